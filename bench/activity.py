@@ -1,9 +1,9 @@
-"""What the numbers of the overview cost: `get_activity` and the counting itself.
+"""The cost of the activity counts: `get_activity` and counting.
 
     python -m bench.activity [--messages 100000] [--inboxes 1000]
 
-The counts are those of this much mail, spread over the inboxes and 90 days. The bars are 20 ms for
-`get_activity` of 30 days, and 0.05 ms of CPU for each mail that is counted.
+The store has the counts of this much mail, spread over the inboxes and 90 days. The bars are 20 ms
+for `get_activity` of 30 days, and 0.05 ms of CPU for each mail that is counted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOOLS = [f"tool_{number}" for number in range(40)]
 
 
 async def fill(app: App, messages: int, inboxes: int) -> int:
-    """Write the counts of so much mail; returns how many rows they take."""
+    """Write the counts of this much mail; returns the number of rows."""
     source, today = Random(7), app.services.clock().date()
     last = (today - date(1970, 1, 1)).days
     found = Counter(
@@ -70,7 +70,7 @@ async def activity_ms(app: App, days: int, caller: Caller = OWNER) -> float:
 
 
 async def count_ms(app: App) -> float:
-    """The CPU of counting one mail, in a transaction with many others."""
+    """The CPU time of counting one mail, in a transaction with many others."""
     now = app.services.clock()
     started = process_time()
 

@@ -1,9 +1,9 @@
-"""What the gate costs: the CPU of a send whose key is under `risky`, beside one under `never`.
+"""The cost of the gate: CPU time of a send with the policy `risky`, compared with `never`.
 
     python -m bench.approval [--sends 300] [--contacts 20000]
 
-The sends take turns, so that both see the same machine. The clock runs ahead, so that no rate is
-unusual and every mail leaves. The bar is 0.3 ms of CPU per send.
+The sends alternate, so that other load affects both. The clock runs ahead, so that no rate is
+unusual and every mail is sent. The bar is 0.3 ms of CPU per send.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from postroom.operations.outgoing.sending import send_message
 BAR_MS = 0.3
 
 
-async def keyed(app: App, approval: str) -> RequestContext:
+async def key_with_policy(app: App, approval: str) -> RequestContext:
     owner = app.context(OWNER)
     arguments = {"name": approval, "scopes": ["read", "write", "send"], "approval": approval}
     key = await call(owner, create_key, arguments)
@@ -63,7 +63,7 @@ async def main(sends: int, contacts: int) -> None:
             app = replace(opened, services=services)
             await call(app.context(OWNER), create_inbox, {"username": "me"})
             await add_contacts(app, contacts)
-            callers = {name: await keyed(app, name) for name in ("never", "risky")}
+            callers = {name: await key_with_policy(app, name) for name in ("never", "risky")}
             found: dict[str, list[float]] = {name: [] for name in callers}
             for number in range(sends):
                 for name, ctx in callers.items():

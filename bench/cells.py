@@ -1,4 +1,4 @@
-"""A cell behind nginx beside an installation without it, each with its own PostgreSQL, in one run.
+"""A cell behind nginx compared with an installation without one, each with its own PostgreSQL.
 
     python -m bench.cells [--messages N | --idle | --arrivals]
 
@@ -125,7 +125,7 @@ class Side:
         assert found["total"]
 
     def cpu_s(self) -> float:
-        """The CPU time of all processes of this side so far."""
+        """The CPU time of all processes of this side."""
         roots = [_postmaster(self.database), self.cell.pid]
         if self.router is not None and self.router.process is not None:
             roots.append(self.router.process.pid)
@@ -176,7 +176,7 @@ def compare(sides: list[Side], work: Callable[[Side], None], times: int) -> Meas
 
 
 async def fill(sides: list[Side], folder: Path, messages: int) -> Measure:
-    """Import the same mail into both, a batch at a time by turns."""
+    """Import the same mail into both, alternating by batch."""
     opened: list[Services] = []
     for side in sides:
         url = side.cell.env["POSTROOM_DATABASE_URL"]
@@ -204,7 +204,7 @@ async def fill(sides: list[Side], folder: Path, messages: int) -> Measure:
 
 
 def idle(sides: list[Side]) -> Measure:
-    """The CPU time of each side while nobody asks, in milliseconds per second."""
+    """The CPU time of each side without requests, in milliseconds per second."""
     time.sleep(5)
     before = [side.cpu_s() for side in sides]
     time.sleep(IDLE_S)

@@ -1,8 +1,8 @@
-"""What importing the Python client costs: CPU time of a new process, as a ratio.
+"""The cost of importing the Python client: CPU time of a new process, as a ratio.
 
     make bench-client
 
-Each program is started several times in turn, and the quickest start counts.
+Each program is started several times alternately, and the fastest start counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many clients with open connections, and requests that come whether we keep up or not."""
+"""Load clients with open connections: closed loop, and open loop at a given rate."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 Answer = tuple[int, bool]
-"""A status, and whether it says when to come back; 0 is no answer."""
+"""A status, and whether it has Retry-After; 0 is no response."""
 
 
 @dataclass
-class Took:
-    """What came of some requests; times count from when each was due."""
+class LoadResult:
+    """The results of some requests; times count from when each was due."""
 
     answers: Counter[Answer] = field(default_factory=Counter)
     good_s: list[float] = field(default_factory=list)
@@ -29,22 +29,22 @@ class Took:
 
     @property
     def refused(self) -> int:
-        """How many were told to come back later."""
+        """The number of requests refused with Retry-After."""
         return sum(n for (status, says), n in self.answers.items() if status in (429, 503) and says)
 
     @property
     def failed(self) -> int:
-        """How many were neither answered well nor told when to come back."""
+        """The number of requests neither successful nor refused with Retry-After."""
         return self.answers.total() - self.good - self.refused
 
     def ms(self, share: float) -> float:
-        """The time within which a share of the good answers came."""
+        """The time within which a share of the successful responses arrived."""
         ordered = sorted(self.good_s)
         return ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1e3
 
 
 class Connection:
-    """One client: it asks, reads the answer, and connects anew when it was cut off."""
+    """One client: it sends requests, and reconnects when its connection was closed."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -74,13 +74,13 @@ class Connection:
 
 
 class Clients:
-    """All of them, on one server."""
+    """All clients of one server."""
 
     def __init__(self, port: int, count: int, make: Callable[[], bytes]) -> None:
         self._make, self._all = make, [Connection(port) for _ in range(count)]
 
     async def open(self) -> None:
-        """Connect everyone."""
+        """Connect, unless connected."""
         for some in range(0, len(self._all), 100):
             await asyncio.gather(*(client.open() for client in self._all[some : some + 100]))
 
@@ -88,9 +88,9 @@ class Clients:
         for client in self._all:
             client.close()
 
-    async def closed_loop(self, at_once: int, requests: int) -> Took:
-        """As fast as the server can with so many who wait for their answer before they go on."""
-        took, left = Took(), iter(range(requests))
+    async def closed_loop(self, at_once: int, requests: int) -> LoadResult:
+        """Send as fast as the server responds, with this many clients."""
+        took, left = LoadResult(), iter(range(requests))
 
         async def go_on(client: Connection) -> None:
             for _ in left:
@@ -100,9 +100,9 @@ class Clients:
         took.lasted_s = time.perf_counter() - took.began_at
         return took
 
-    async def open_loop(self, per_s: float, seconds: float) -> Took:
-        """At a rate that does not care how the server does; who finds nobody free waits."""
-        took, idle = Took(), asyncio.LifoQueue[Connection]()
+    async def open_loop(self, per_s: float, seconds: float) -> LoadResult:
+        """Send at a fixed rate, independent of the server; requests wait if no client is free."""
+        took, idle = LoadResult(), asyncio.LifoQueue[Connection]()
         for client in random.sample(self._all, len(self._all)):
             idle.put_nowait(client)
 
@@ -120,14 +120,14 @@ class Clients:
 
 
 def _times(started: float, per_s: float, seconds: float) -> Sequence[float]:
-    """When requests are due: at random moments, as those of many who know nothing of each other."""
+    """The random times at which requests of independent clients are due."""
     chance, at, times = random.Random(1), started, []
     while (at := at + chance.expovariate(per_s)) < started + seconds:
         times.append(at)
     return times
 
 
-async def _one(took: Took, client: Connection, request: bytes, due: float) -> None:
+async def _one(took: LoadResult, client: Connection, request: bytes, due: float) -> None:
     status, says_when = await client.ask(request)
     took.answers[status, says_when] += 1
     if 200 <= status < 300:

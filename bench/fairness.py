@@ -1,7 +1,7 @@
-"""Whether one key that asks without end makes the others wait: `python -m bench.fairness`.
+"""How much one key without pauses delays the requests of others: `python -m bench.fairness`.
 
-Some keys ask now and then, first alone and then beside one that asks as fast as it is answered,
-over many connections. Prints the times of the others, and what the greedy one got.
+Some keys send requests now and then, first alone and then beside one that sends as fast as it gets
+responses, over many connections. Prints the times of the others, and the rate of the greedy one.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from contextlib import asynccontextmanager
 from itertools import cycle
 from statistics import median
 
-from bench.clients import Clients, Took
+from bench.clients import Clients, LoadResult
 from bench.load import fill, serving
-from tests.faults.drilled import Server
+from tests.faults.server_under_test import ServerUnderTest
 
 OTHERS, GREEDY = 10, 50
-"""How many others there are, and over how many connections the greedy one asks."""
+"""The number of other keys, and of connections of the greedy one."""
 WARM_S = 4.0
-"""How long the greedy one asks before it counts: its burst is used up by then."""
+"""The warm-up of the greedy key, after which its burst is used up."""
 MOST = 1.2
 
 
-def asking(server: Server, names: int) -> Iterator[bytes]:
-    """Requests of some keys in turn: the newest mail of an inbox."""
+def asking(server: ServerUnderTest, names: int) -> Iterator[bytes]:
+    """Requests of several keys in turn: the newest mail of an inbox."""
     inbox = server.ask("GET", "/v1/inboxes")["results"][0]["id"]  # type: ignore[index]
     keys = [_key(server, f"client {n}") for n in range(names)]
     path = f"/v1/messages?inbox_id={inbox}&limit=20"
     return cycle([_request(key, path) for key in keys])
 
 
-def _key(server: Server, name: str) -> str:
+def _key(server: ServerUnderTest, name: str) -> str:
     return str(server.ask("POST", "/v1/keys", {"name": name, "scopes": ["read"]})["key"])
 
 
@@ -44,8 +44,8 @@ def _request(key: str, path: str) -> bytes:
     return "\r\n".join(lines).encode()
 
 
-async def others(server: Server, per_s: float, seconds: float) -> Took:
-    """How long those wait who ask now and then."""
+async def others(server: ServerUnderTest, per_s: float, seconds: float) -> LoadResult:
+    """The response times of keys with few requests."""
     requests = asking(server, OTHERS)
     clients = Clients(server.port, OTHERS, lambda: next(requests))
     await clients.open()
@@ -55,9 +55,9 @@ async def others(server: Server, per_s: float, seconds: float) -> Took:
 
 
 async def greedy(port: int, request: bytes, seconds: float) -> None:
-    """Ask as fast as there are answers; print how many there were."""
+    """Send requests as fast as they are answered; prints their number."""
     clients = Clients(port, GREEDY, lambda: request)
-    took = Took()
+    took = LoadResult()
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -68,8 +68,10 @@ async def greedy(port: int, request: bytes, seconds: float) -> None:
     print(json.dumps({str(status): n for (status, _), n in took.answers.items()}))
 
 
-async def measured(server: Server, per_s: float, seconds: float, rounds: int) -> float:
-    """By how much the p99 of the others grows: the middle of several rounds."""
+async def measured(server: ServerUnderTest, per_s: float, seconds: float, rounds: int) -> float:
+    """The ratio of the p99 of the others with and without the greedy key: the median of several
+    rounds.
+    """
     await others(server, per_s, WARM_S)
     request = next(asking(server, 1)).decode()
     alone, beside = [], []
@@ -84,8 +86,10 @@ async def measured(server: Server, per_s: float, seconds: float, rounds: int) ->
 
 
 @asynccontextmanager
-async def asking_without_end(server: Server, request: str, seconds: float) -> AsyncIterator[None]:
-    """A greedy key, in a process of its own."""
+async def asking_without_end(
+    server: ServerUnderTest, request: str, seconds: float
+) -> AsyncIterator[None]:
+    """A greedy key, in a separate process."""
     words = [sys.executable, "-m", "bench.fairness", "--greedy", str(server.port), request]
     process = await asyncio.create_subprocess_exec(
         *words, "--seconds", str(seconds), stdout=subprocess.PIPE
@@ -95,11 +99,11 @@ async def asking_without_end(server: Server, request: str, seconds: float) -> As
     print(f"the greedy key: {said.decode().strip()} in {seconds:.0f} s")
 
 
-def middle(rounds: Sequence[Took], share: float) -> float:
+def middle(rounds: Sequence[LoadResult], share: float) -> float:
     return median(took.ms(share) for took in rounds)
 
 
-def tell(name: str, rounds: Sequence[Took]) -> None:
+def tell(name: str, rounds: Sequence[LoadResult]) -> None:
     times = " / ".join(f"{middle(rounds, share):.1f}" for share in (0.5, 0.99, 1.0))
     good = sum(took.good for took in rounds)
     bad = sum(took.answers.total() for took in rounds) - good

@@ -1,7 +1,7 @@
-"""How long HTML takes to become text: `python -m bench.html FOLDER [--against SRC]`.
+"""The CPU time of converting HTML to text: `python -m bench.html FOLDER [--against SRC]`.
 
-FOLDER has mails, one to a file; SRC is the `src` folder of another version, which is measured in
-turns with this one. Printed are the best of several turns of each, and their ratio.
+FOLDER has one mail per file; SRC is the `src` folder of another version, which is measured
+alternately with this one. Prints the best of several rounds of each, and their ratio.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def htmls_in(folder: Path) -> list[str]:
 
 
 def cpu_s(source: Path, htmls: str) -> float:
-    """The CPU that a version of the code takes, in a process of its own."""
+    """The CPU time of a version of the code, in a new process."""
     command = [sys.executable, "-c", _MEASURE, htmls]
     environment = {**os.environ, "PYTHONPATH": str(source)}
     return float(subprocess.run(command, check=True, capture_output=True, env=environment).stdout)

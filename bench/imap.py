@@ -1,9 +1,9 @@
-"""What a page of live IMAP costs on a line with latency, beside a client that is new every time.
+"""The time of a page of live IMAP with network latency, compared with a client without a pool.
 
     .venv/bin/python -m bench.imap
 
-A Dovecot behind a proxy that adds 50 ms to every round trip. In turns: a warm `search` of a page of
-50, and the same page as a simple client gets it, which connects anew and fetches one by one. The
+A Dovecot behind a proxy that adds 50 ms to every round trip. Alternately: a warm `search` of a page
+of 50, and the same page with a simple client, which connects each time and fetches one by one. The
 promise is at most 1/5 of the time.
 """
 
@@ -27,7 +27,7 @@ from postroom.model.key import OWNER
 from postroom.operations.imap.search import search_live_messages
 from tests.mails import mail
 from tests.servers.dovecot import PASSWORD, Dovecot
-from tests.servers.outside import outside
+from tests.servers.imaplib_client import imaplib_mailbox
 from tests.servers.proxy import Proxy, proxied
 
 ROUND_TRIP_S = 0.05
@@ -36,7 +36,7 @@ MOST = 1 / 5
 
 
 def one_by_one(port: int, certificate: Path, mailbox: str) -> int:
-    """A page as a simple client gets it."""
+    """A page read by a simple client."""
     context = ssl.create_default_context(cafile=str(certificate))
     with imaplib.IMAP4_SSL("127.0.0.1", port, ssl_context=context) as client:
         client.login("alice", PASSWORD)
@@ -47,7 +47,7 @@ def one_by_one(port: int, certificate: Path, mailbox: str) -> int:
 
 
 async def warm_page(app: App, mailbox: str) -> int:
-    """A page as ours gets it."""
+    """A page read by Postroom."""
     arguments = {"mailbox": mailbox, "limit": PAGE}
     return (await call(app.context(OWNER), search_live_messages, arguments)).returned
 
@@ -77,7 +77,7 @@ async def main() -> None:
     rounds = parser.parse_args().rounds
     with (
         Dovecot() as server,
-        outside(server, "alice") as box,
+        imaplib_mailbox(server, "alice") as box,
         tempfile.TemporaryDirectory() as data,
     ):
         for number in range(PAGE):

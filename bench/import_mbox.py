@@ -1,8 +1,8 @@
-"""What the import of a mailbox costs: mails for each second of CPU, by stage, and memory.
+"""The cost of importing a mailbox: mails per second of CPU time, by stage, and memory.
 
-CPU time is that of all threads and of the processes we start. The promise is 400 mails a second,
-with memory that does not grow with the mailbox once the first segment of the search index is built:
-caches of a fixed size fill up, and that is all.
+CPU time is that of all threads and child processes. The bar is 400 mails per second, with memory
+that does not grow with the mailbox after the first segment of the search index, except for caches
+of a fixed size.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ EARLY = 2 * BULK_POLICY.buffer_docs
 
 @dataclass
 class Measures:
-    """CPU seconds of each stage, and memory early and at the end."""
+    """CPU seconds of each stage, and memory at the beginning and at the end."""
 
     cpu_s: Counter[str] = field(default_factory=Counter)
     early_kb: int = 0
 
     def metered(self, part: Any, method: str, stage: str) -> Any:
-        """The same part, with one method that counts its time; stages do not overlap."""
+        """The same object, with one method whose CPU time is counted; stages do not overlap."""
         return _Metered(part, method, self._timed(getattr(part, method), stage))
 
     def _timed(self, work: Callable[..., Awaitable[Any]], stage: str) -> Callable[..., Any]:
@@ -57,7 +57,7 @@ class Measures:
     def reading(
         self, mails: Iterator[SourceMail | Unreadable]
     ) -> Iterator[SourceMail | Unreadable]:
-        """The same mails, with the time that it takes to get each."""
+        """The same mails, with the time of reading each."""
         while True:
             start = time.thread_time()
             mail = next(mails, None)

@@ -1,8 +1,9 @@
-"""What one inbox costs among few and among many: `python -m bench.inboxes [--many 20000]`.
+"""The cost of one inbox among few and among many: `python -m bench.inboxes [--many 20000]`.
 
-Makes two stores with three messages in each inbox, one with 200 inboxes, and asks both the same
-about one inbox at a time, with a key that sees only that inbox. Times are CPU times of the whole
-process, medians over inboxes. Fails if something takes more than twice as long among many.
+Creates two stores with three messages in each inbox, one with 200 inboxes, and runs the same
+operations about one inbox at a time, with a key that sees only that inbox. Times are CPU times of
+the whole process, medians over inboxes. Fails if an operation takes more than twice as long among
+many.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from postroom.pipeline.maintenance import compact_all
 FEW, EACH, TIMES = 200, 3, 40
 AT_ONCE = 500
 MAX_RATIO = 2.0
-Asked = Callable[[App, int], Awaitable[Any]]
+Query = Callable[[App, int], Awaitable[Any]]
 
 
 async def fill(app: App, inboxes: int) -> None:
@@ -68,8 +69,8 @@ async def fill(app: App, inboxes: int) -> None:
             print(f"  {first} messages", file=sys.stderr, flush=True)
 
 
-def asking(operation: Any, **arguments: object) -> Asked:
-    """Ask an operation about one inbox, with a key for that inbox alone."""
+def asking(operation: Any, **arguments: object) -> Query:
+    """Call an operation about one inbox, with a key for that inbox alone."""
 
     async def ask(app: App, inbox: int) -> Any:
         own = only(f"inb_{inbox}")
@@ -91,7 +92,7 @@ async def deliver(app: App, inbox: int) -> Any:
 
 
 INBOX = object()
-STEPS: dict[str, Asked] = {
+STEPS: dict[str, Query] = {
     "list messages": asking(list_messages, inbox_id=INBOX),
     "search messages": asking(search_messages, q="the"),
     "list threads": asking(list_threads, inbox_id=INBOX),
@@ -104,9 +105,9 @@ STEPS: dict[str, Asked] = {
 }
 
 
-async def measure(app: App, inboxes: int, ask: Asked) -> float:
+async def measure(app: App, inboxes: int, ask: Query) -> float:
     """Milliseconds of CPU, the median over inboxes that are spread evenly."""
-    await ask(app, inboxes - 1)  # whatever is loaded on first use
+    await ask(app, inboxes - 1)  # loads everything that is loaded on first use
     took = []
     for turn in range(TIMES):
         inbox = turn * inboxes // TIMES

@@ -1,10 +1,10 @@
-"""Measure libraries beside our own code, for docs/decisions/0001 to 0003.
+"""Libraries compared with our own code, for docs/decisions/0001 to 0003.
 
     python -m bench.libraries [--stemmer FILE]
 
-Libraries that are not installed are left out; snowballstemmer, tokenizers and prometheus_client
-are no dependencies, so install them in an environment of their own. FILE is an earlier
-`mail/text/stemming.py`. CPU times are the least of several runs.
+Libraries that are not installed are skipped; snowballstemmer, tokenizers and prometheus_client are
+no dependencies, so install them in an environment of their own. FILE is an earlier
+`mail/text/stemming.py`. CPU times are the minimum of several runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUTES = [f"/v1/route{number}" for number in range(80)]
 
 
 def least_s(run: Callable[[], object], times: int = 5) -> float:
-    """The CPU time of the quickest run."""
+    """The minimum CPU time of several runs."""
     taken = []
     for _ in range(times):
         start = time.process_time()

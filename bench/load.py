@@ -1,10 +1,10 @@
-"""A thousand clients on one installation: at half its capacity, at three times that, and after.
+"""A thousand clients on one installation: at half of its capacity, at three times, and after.
 
     python -m bench.load [--database sqlite|postgres] [--processes N] [--seconds S] [--requests N]
 
-700 of a thousand requests read over REST, 200 ask over MCP, 100 bring mail; 1,000 connections are
-open, and requests come at random moments whether the server keeps up or not. The clients run on
-the same machine. Ends with 1 if a bar is missed.
+Of a thousand requests, 700 read over REST, 200 call MCP tools, 100 deliver mail; 1,000 connections
+are open, and requests are sent at random times, whether or not the server keeps up. The clients run
+on the same machine. Exits with 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 
-from bench.clients import Clients, Took
-from tests.faults.drilled import Server
+from bench.clients import Clients, LoadResult
+from tests.faults.server_under_test import ServerUnderTest
 from tests.mails import mail
 from tests.servers import postgres
 
@@ -34,21 +34,21 @@ _WORDS = ("invoice", "lunch", "report", "nvoic", "morning", "contract")
 
 
 @contextmanager
-def serving(database: str, processes: int, **extra: str) -> Iterator[Server]:
+def serving(database: str, processes: int, **extra: str) -> Iterator[ServerUnderTest]:
     """An installation with some mail in it."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if database == "postgres":
             running = stack.enter_context(postgres.running(is_durable=True))
             extra["POSTROOM_DATABASE_URL"] = running.new_database()
-        server = Server(folder / "data", "none", processes, **extra)
+        server = ServerUnderTest(folder / "data", "none", processes, **extra)
         server.start()
         stack.callback(server.kill)
         yield server
 
 
-def requests(server: Server) -> Callable[[], bytes]:
-    """Makes one request after the other, each of some client with a key of its own."""
+def requests(server: ServerUnderTest) -> Callable[[], bytes]:
+    """Generates requests, each of a client with its own key."""
     inbox = server.ask("POST", "/v1/inboxes", {"username": "bo"})["id"]
     keys = [str(server.ask("POST", "/v1/keys", _key(n))["key"]) for n in range(KEYS)]
     chance, numbers = random.Random(1), count()
@@ -64,7 +64,7 @@ def requests(server: Server) -> Callable[[], bytes]:
             asked = {"name": "search_messages", "arguments": {"q": word, "limit": 20}}
             call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
             return _request(key, "POST", "/mcp", json.dumps(call).encode())
-        outgoing_mail = _letter(next(numbers), word)
+        outgoing_mail = _mail(next(numbers), word)
         return _request(key, "POST", "/v1/inbound?recipient=bo@postroom.localhost", outgoing_mail)
 
     return make
@@ -74,7 +74,7 @@ def _key(number: int) -> dict[str, object]:
     return {"name": f"client {number}", "scopes": ["read", "write"]}
 
 
-def _letter(number: int, word: str) -> bytes:
+def _mail(number: int, word: str) -> bytes:
     text = f"Good morning. This is about the {word} of last month. " * 20
     return mail(f"{word} {number}", text, message_id=f"<{number}@load.example>")
 
@@ -93,7 +93,7 @@ def _request(key: str, method: str, path: str, body: bytes = b"") -> bytes:
 
 
 def cpu_s(pid: int) -> float:
-    """What a process and its children have used so far."""
+    """The CPU time of a process and its children."""
     ticks = sum(int(word) for one in _family(pid) for word in _stat(one)[11:13])
     return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -112,18 +112,20 @@ def memory_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def fill(server: Server, mails: int) -> None:
-    """Bring the mail that is there before."""
-    letters = (_letter(-n, _WORDS[n % len(_WORDS)]) for n in range(1, mails + 1))
+async def fill(server: ServerUnderTest, mails: int) -> None:
+    """Deliver the mail that exists before the measurement."""
+    mails_to_deliver = (_mail(-n, _WORDS[n % len(_WORDS)]) for n in range(1, mails + 1))
     path = "/v1/inbound?recipient=bo@postroom.localhost"
-    clients = Clients(server.port, 8, lambda: _request(server.key, "POST", path, next(letters)))
+    clients = Clients(
+        server.port, 8, lambda: _request(server.key, "POST", path, next(mails_to_deliver))
+    )
     filled = await clients.closed_loop(8, mails)
     clients.close()
     assert filled.good == mails, filled.answers
 
 
-async def measured(server: Server, seconds: float, count: int) -> list[str]:
-    """Print what was measured, and return what missed its bar."""
+async def measured(server: ServerUnderTest, seconds: float, count: int) -> list[str]:
+    """Print the measurements, and return those that missed their bar."""
     make = requests(server)
     await fill(server, count)
     clients = Clients(server.port, CONNECTIONS, make)
@@ -153,12 +155,12 @@ async def measured(server: Server, seconds: float, count: int) -> list[str]:
     return [bar for bar, is_kept in bars.items() if not is_kept]
 
 
-def recovered(after: Took) -> float:
-    """How long after the flood somebody was still refused."""
+def recovered(after: LoadResult) -> float:
+    """The time after the overload until no request was refused."""
     return max(after.bad_at, default=after.began_at) - after.began_at
 
 
-def tell(name: str, took: Took) -> None:
+def tell(name: str, took: LoadResult) -> None:
     times = " / ".join(f"{took.ms(share):.0f}" for share in (0.5, 0.99, 1.0))
     print(
         f"{name:14} {took.answers.total() / took.lasted_s:6.0f}/s asked, {took.good} good, "
@@ -166,8 +168,8 @@ def tell(name: str, took: Took) -> None:
     )
 
 
-async def cpu_each(server: Server, count: int) -> float:
-    """The CPU of one request in milliseconds."""
+async def cpu_each(server: ServerUnderTest, count: int) -> float:
+    """The CPU time of one request in milliseconds."""
     make = requests(server)
     await fill(server, count)
     clients = Clients(server.port, AT_ONCE, make)

@@ -1,9 +1,10 @@
-"""How long a mail takes to read: `python -m bench.parse MAILS [count] [--against SRC] [--profile]`.
+"""The CPU time of parsing a mail: `python -m bench.parse MAILS [count] [--against SRC]
+[--profile]`.
 
-Parsing, text, replies and the fingerprint, which is what every arriving mail pays for. MAILS is an
-mbox file (also .xz), an archive of mails (.tar.xz), or a folder with one mail to a file. SRC is
-the `src` folder of another version: it reads the same mails in turns with this one, ten
-at a time, so that both meet the same noise of the machine.
+It includes the text, replies and the fingerprint, as for every arriving mail. MAILS is an mbox file
+(also .xz), an archive of mails (.tar.xz), or a folder with one mail to a file. SRC is the `src`
+folder of another version: it parses the same mails alternately with this one, ten at a time, so
+that other load affects both.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.corpora.board import LIMITS
 from bench.corpora.files import read_mbox, read_tar
+from bench.corpora.scoreboard import LIMITS
 from postroom.mail.message import fingerprint
 from postroom.mail.parse import read_message
 from postroom.mail.text.fold import fold
@@ -63,7 +64,7 @@ def read_all(raws: list[bytes]) -> None:
 
 
 class Reader:
-    """A process in which a version of the code reads mails when it is asked to."""
+    """A process in which a version of the code parses mails on request."""
 
     def __init__(self, source: Path, raws: str) -> None:
         self._process = subprocess.Popen(
@@ -82,7 +83,7 @@ class Reader:
 
 
 def compare(raws: list[bytes], against: Path) -> tuple[float, float]:
-    """The CPU seconds of this version and of another: for each chunk the least of the rounds."""
+    """The CPU seconds of this version and of another: for each chunk the minimum of the rounds."""
     chunks = [(first, first + CHUNK) for first in range(0, len(raws), CHUNK)]
     with tempfile.NamedTemporaryFile(suffix=".pickle") as file:
         pickle.dump(raws, file)

@@ -1,8 +1,8 @@
-"""Measure the post office: mail in over SMTP against import, and how soon a wait ends.
+"""Mail in over SMTP compared with an import, and the latency of a wait.
 
     python -m bench.post [MAILS [KILOBYTES]]
 
-Prints one JSON object. Times are of this machine at this moment: read them as ratios.
+Prints one JSON object. Times depend on the machine: compare them as ratios.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAITERS = 200
 
 
 def outgoing_mail(number: int, kilobytes: int) -> bytes:
-    """A mail of about so many kilobytes, unlike any other."""
+    """A mail of about this many kilobytes, different from any other."""
     message = EmailMessage()
     message["From"] = f"Sender {number} <s{number}@example.com>"
     message["To"] = "bo@postroom.localhost"
@@ -47,9 +47,9 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-def import_rate(folder: Path, letters: list[bytes]) -> float:
+def import_rate(folder: Path, mails: list[bytes]) -> float:
     box = mailbox.mbox(folder / "box.mbox")
-    for raw in letters:
+    for raw in mails:
         box.add(raw)
     box.close()
     env = {**os.environ, "POSTROOM_DATA_DIR": str(folder / "import")}
@@ -59,26 +59,26 @@ def import_rate(folder: Path, letters: list[bytes]) -> float:
     started = time.perf_counter()
     subprocess.run([sys.executable, "-m", "postroom", *words], env=env, check=True,
                    capture_output=True)  # fmt: skip
-    return len(letters) / (time.perf_counter() - started)
+    return len(mails) / (time.perf_counter() - started)
 
 
-async def smtp_rate(app: App, letters: list[bytes], kilobytes: int) -> tuple[float, list[float]]:
-    """The server in this process, the clients in another: as it would be."""
+async def smtp_rate(app: App, mails: list[bytes], kilobytes: int) -> tuple[float, list[float]]:
+    """The server in this process, the clients in another one."""
     await new_inbox(app.services)
     async with listening(app) as listener:
         assert listener is not None
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "bench.post", "--clients"),
-            *(str(listener.port), str(len(letters)), str(kilobytes)), stdout=subprocess.PIPE,
+            *(str(listener.port), str(len(mails)), str(kilobytes)), stdout=subprocess.PIPE,
         )  # fmt: skip
         out, _ = await process.communicate()
     answer = json.loads(out)
-    return len(letters) / answer["seconds"], answer["acks"]
+    return len(mails) / answer["seconds"], answer["acks"]
 
 
 async def clients(port: int, count: int, kilobytes: int) -> None:
-    letters = [outgoing_mail(number, kilobytes).replace(b"\n", b"\r\n") for number in range(count)]
-    left, acks = list(enumerate(letters)), []
+    mails = [outgoing_mail(number, kilobytes).replace(b"\n", b"\r\n") for number in range(count)]
+    left, acks = list(enumerate(mails)), []
 
     async def client() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -103,7 +103,7 @@ async def clients(port: int, count: int, kilobytes: int) -> None:
 
 
 async def wait_times(app: App, *, elsewhere: bool) -> list[float]:
-    """How long after the commit each wait ended."""
+    """The time from the commit to the end of each wait."""
     ctx = app.context(OWNER)
     boxes = [await new_inbox(ctx, f"w{elsewhere}{n}".lower()) for n in range(WAITERS)]
     ended: dict[str, float] = {}
@@ -143,13 +143,13 @@ async def deliver_all(folder: str) -> None:
 
 
 async def measure(count: int, kilobytes: int) -> None:
-    letters = [outgoing_mail(number, kilobytes) for number in range(count)]
+    mails = [outgoing_mail(number, kilobytes) for number in range(count)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        imported = import_rate(folder, letters)
+        imported = import_rate(folder, mails)
         environ = {"POSTROOM_DATA_DIR": str(folder / "smtp"), "POSTROOM_SMTP_LISTEN": "127.0.0.1:0"}
         async with open_app(read_settings(environ).settings) as app:
-            rate, acks = await smtp_rate(app, letters, kilobytes)
+            rate, acks = await smtp_rate(app, mails, kilobytes)
             here = await wait_times(app, elsewhere=False)
             there = await wait_times(app, elsewhere=True)
     print(

@@ -1,8 +1,8 @@
-"""What REST costs above the operation it calls: CPU per request, and its ratio to the bare call.
+"""The overhead of REST over the operation it calls: CPU per request, and the ratio.
 
     .venv/bin/python -m bench.rest [messages]
 
-Each figure is the best of several batches, so that what else the machine does counts little.
+Each figure is the best of several batches, which reduces the effect of other load.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def measure(app: App, count: int) -> None:
         inside, whole = await cpu_us(bare), await cpu_us(over_rest)
         above = whole - inside
         print(f"{name:14}{inside:9.0f} µs{whole:9.0f} µs{above:9.0f} µs{whole / inside:8.2f}")
-    print(f"{'the door alone':26}{await cpu_us(request('/healthz', '')):9.0f} µs")
+    print(f"{'access control alone':26}{await cpu_us(request('/healthz', '')):9.0f} µs")
 
 
 async def main() -> None:

@@ -1,4 +1,4 @@
-"""How long a plan takes with the search index, beside looking at every message in Python."""
+"""The time of a plan with the search index, compared with checking every message in Python."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ALLOWED = 1 / 10
 
 
 class MarkedCorpus(Corpus):
-    """One mail in a hundred is for the rule; others come near."""
+    """One mail in a hundred matches the rule; others nearly match."""
 
     def mails(self, start: int, stop: int):
         for mail in super().mails(start, stop):
@@ -56,7 +56,7 @@ def marked(mail: Mail) -> Mail:
 
 
 async def cpu_s(work: Callable[[], Awaitable[PlanDraft]]) -> tuple[PlanDraft, float]:
-    """What the work made, and the processor time it took, threads included."""
+    """The result of the work, and its CPU time, threads included."""
     started = time.process_time()
     draft = await work()
     return draft, time.process_time() - started

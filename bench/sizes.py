@@ -1,7 +1,7 @@
-"""How much room each kind of data takes: `python -m bench.sizes FOLDER` or a PostgreSQL URL.
+"""The space of each kind of data: `python -m bench.sizes FOLDER` or a PostgreSQL URL.
 
-Counts the pages of each table with its indexes, and says what that is for each message. A folder
-is one with a `postroom.db`; blobs in it are counted too.
+Counts the pages of each table with its indexes, in total and per message. FOLDER is a data folder
+with a `postroom.db`; its blobs are counted too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TEXT = "SELECT sum(octet_length(searchable)) FROM search_texts"
 
 
 def kind_of(name: str) -> str:
-    """What a table belongs to."""
+    """The kind of data that a table belongs to."""
     if name in ("search_rows", "search_sets", "search_segments", "search_buffer"):
         return "search index"
     if name in ("bodies", "search_texts"):
@@ -57,7 +57,7 @@ def in_postgres(url: str) -> tuple[dict[str, int], tuple[int, int], int]:
 
 
 def blob_bytes(folder: Path) -> int:
-    """The room that blobs take on disk, in whole blocks."""
+    """The disk space of blobs, in whole blocks."""
     files = (path for path in (folder / "blobs").glob("??/*"))
     return sum(os.stat(path).st_blocks * 512 for path in files)
 

@@ -1,9 +1,9 @@
-"""How many modules and lines the source has, by folder and by feature.
+"""The number of modules and lines of the source, by folder and by feature.
 
     python -m bench.source_size
 
-A feature is counted by the files that it has to itself. What it added to files that were there
-before, such as a column in the store or an option of a command, counts as the rest.
+A feature is counted by the files that belong to it alone. Its parts of shared files, such as a
+column in the store or an option of a command, are counted as the rest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FEATURES = {
                  "*/cli/editor.py", "*/cli/terminal.py",
                  "*/cli/backends.py"),
 }  # fmt: skip
-"""Features that came after the engine, with the files that they have to themselves."""
+"""Features other than the mail engine, with the files that belong to them alone."""
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def folder(path: str) -> str:
 
 
 def feature(path: str) -> str:
-    """The feature that has a file to itself."""
+    """The feature that a file belongs to alone."""
     found = (
         name
         for name, patterns in FEATURES.items()

@@ -1,8 +1,8 @@
-"""What a cold start of `postroom mcp` costs, beside a bare server on the same SDK with one tool.
+"""The cost of a cold start of `postroom mcp`, compared with a bare server of the same SDK.
 
-From the start of the process to the answers to `initialize` and `tools/list`: CPU time and memory
-of each, in turns, and the ratio of the medians. The bars are 1.15 for CPU time and 1.25 for
-memory: the bare server loads no database.
+From the start of the process to the responses to `initialize` and `tools/list`: CPU time and memory
+of each, alternately, and the ratio of the medians. The bare server has one tool and loads no
+database. The bars are 1.15 for CPU time and 1.25 for memory.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ anyio.run(main)
 
 @dataclass(frozen=True)
 class Start:
-    """What one start took until the list of tools was there."""
+    """The cost of one start until the list of tools."""
 
     cpu_s: float
     memory_mb: float
 
 
 def measure(command: list[str]) -> Start:
-    """Start a server, shake hands, list its tools, and look at what it has used so far."""
-    # Compiled modules must be kept, or every start would compile them again.
+    """Start a server, initialise, list its tools, and measure what it has used."""
+    # Bytecode must be cached, or every start would compile the modules again.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
@@ -102,7 +102,7 @@ def main() -> None:
         ours = [sys.executable, "-m", "postroom", "mcp", "--data", folder]
         ours += ["--toolsets", given.toolsets] if given.toolsets else []
         bare = [sys.executable, "-c", BARE]
-        measure(ours), measure(bare)  # the first ones compile and fill the caches
+        measure(ours), measure(bare)  # the first ones compile and fill caches
         pairs = [(measure(ours), measure(bare)) for _ in range(rounds)]
     report("CPU", "s", MOST_CPU, [(our.cpu_s, their.cpu_s) for our, their in pairs])
     report("memory", "MB", MOST_MEMORY, [(our.memory_mb, their.memory_mb) for our, their in pairs])

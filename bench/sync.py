@@ -1,7 +1,7 @@
-"""The first pass over an IMAP account beside the import of the same mail from an mbox.
+"""The first sync of an IMAP account compared with the import of the same mail from an mbox.
 
-The promise: no less than half the rate of the import, and after three kills in the middle nothing
-is lost or doubled. Both run in this process, one after the other; Dovecot runs beside them.
+The bar: at least half the rate of the import; after three kills nothing is lost or duplicated. Both
+run in this process, one after the other; Dovecot runs beside them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tests.servers.dovecot import PASSWORD, Dovecot, _roles
 KILLS = 3
 NEWS = 20
 REST_S = 1.0
-"""Between two news: a mail that comes while the one before it is read need not be told of."""
+"""The pause between two changes: a mail that arrives during a sync needs no notification."""
 
 LOOK_S = 0.02
 
@@ -73,7 +73,7 @@ def mails(count: int) -> Iterator[bytes]:
 
 
 def file_name(number: int) -> str:
-    """As Dovecot would call it: names that are more alike than that make it slow."""
+    """A file name as Dovecot generates it: names that are more similar make it slow."""
     micros, process = number * 7919 % 1_000_000, 1_000 + number % 3_000
     return f"{1_700_000_000 + number}.M{micros}P{process}.mail.example.com:2,"
 
@@ -143,7 +143,7 @@ async def sync_rate(dovecot: Dovecot, folder: Path, count: int) -> tuple[float, 
 
 
 async def check(app: App, count: int) -> None:
-    """Nothing is lost, nothing is there twice."""
+    """Nothing is lost, and nothing is duplicated."""
     found = await app.services.store.messages(
         MessageQuery(visible=EVERYTHING, mailbox="*", page=Slice(limit=1))
     )
@@ -151,9 +151,9 @@ async def check(app: App, count: int) -> None:
 
 
 async def news(dovecot: Dovecot, folder: Path) -> tuple[list[float], list[float]]:
-    """How long a mail, and a flag, that the server has from another client takes to be found."""
+    """The time until a mail and a flag of another client are synced."""
     async with open_app(read_settings(settings(folder)).settings) as app:
-        await compact_all(app.services)  # which a server does by itself
+        await compact_all(app.services)  # which a server does in the background
         await asyncio.sleep(1)  # `synced_at`, for which `in_step` waits, counts whole seconds
         work = asyncio.create_task(SyncScheduler(app.services).run())
         client = imaplib.IMAP4("127.0.0.1", dovecot.imap)
@@ -201,7 +201,7 @@ async def searched(app: App, number: int) -> Sequence[MessageRow]:
 
 
 async def in_step(app: App) -> None:
-    """Return once the account is listened to."""
+    """Wait until the account is being listened to."""
     account = await app.services.store.account("bench", EVERYTHING)
     before = account.synced_at if account else None
     while account is None or account.synced_at == before:
@@ -211,7 +211,7 @@ async def in_step(app: App) -> None:
 
 
 def drill(dovecot: Dovecot, folder: Path, count: int) -> None:
-    """Kill the first pass three times in the middle, then let it end."""
+    """Kill the first sync three times, then let it complete."""
     asyncio.run(added(dovecot, folder))
     line = [sys.executable, "-m", "postroom", "account", "sync", "bench"]
     environment = {**os.environ, **settings(folder)}
@@ -223,7 +223,7 @@ def drill(dovecot: Dovecot, folder: Path, count: int) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
         print(f"killed with {asyncio.run(held(folder))} of {count} messages")
-        time.sleep(21)  # the lease of the process that is gone ends after 20 s
+        time.sleep(21)  # the lease of the killed process expires after 20 s
     subprocess.run(line, env=environment, check=True, stdout=subprocess.DEVNULL)
     asyncio.run(checked(folder, count))
 

@@ -1,9 +1,9 @@
-"""How many files a reader opens to follow each of the six walks of the map of the code.
+"""The number of files that a reader opens to follow each walk of the architecture page.
 
 A file counts if one of its functions is called in the walk. The values of `model/`, the protocols
-of `ports/` and the engines of the databases are left out. Each walk runs twice; the second one is
-counted, because the first loads modules and fills caches. A send is counted up to its answer; what
-the outbox does later is `hand-over`, which has no limit of its own.
+of `ports/` and the engines of the databases are excluded. Each walk runs twice; the second run is
+counted, because the first loads modules and fills caches. A send is counted up to its response; the
+outbox afterwards is `hand-over`, which has no limit of its own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ AT_MOST = {
     "sync": 25,
 }
 CONTINUES = {"hand-over": "send", "sync": "SMTP in"}
-"""Walks that begin or end in another one, whose files are not counted again."""
+"""Walks that begin or end in another one, whose files are not counted twice."""
 
 SOURCE = str(Path(postroom.__file__).parent) + "/"
 LEFT_OUT = (
@@ -72,11 +72,11 @@ then: [{apply_label: Reports}]
 
 Step = Callable[[], Awaitable[None]]
 Walk = tuple[Step, Step]
-"""What must be there first, and what is counted."""
+"""The preparation of a walk, and its counted part."""
 
 
 async def nothing() -> None:
-    """Most walks need nothing that is not there."""
+    """Most walks need no preparation."""
 
 
 Called = dict[str, set[str]]
@@ -84,7 +84,7 @@ Called = dict[str, set[str]]
 
 
 class Recorder:
-    """Notes the files whose functions are called, in every thread, while it is switched on."""
+    """Records the files whose functions are called, in every thread, while it is on."""
 
     def __init__(self) -> None:
         self._called: Called | None = None
@@ -105,7 +105,7 @@ class Recorder:
 
 
 def own(called: Called) -> dict[str, set[str]]:
-    """The files of the source that count, with the functions that were called."""
+    """The counted files of the source, with the called functions."""
     ours = {name.removeprefix(SOURCE): called[name] for name in called if name.startswith(SOURCE)}
     return {name: ours[name] for name in sorted(ours) if not name.startswith(LEFT_OUT)}
 
@@ -134,14 +134,14 @@ async def walks(folder: Path, dovecot: Dovecot) -> AsyncIterator[dict[str, Walk]
                 "hand-over": (steps.send, steps.hand_over),
                 "memory search": (nothing, steps.memory),
                 "sync": (steps.deliver, steps.sync),
-                # Last, because a rule changes what happens to arriving mail.
+                # Last, because a rule changes the handling of arriving mail.
                 "rule plan": (steps.add_rule, steps.plan),
             }
 
 
 @dataclass
 class Steps:
-    """What the walks do."""
+    """The actions of the walks."""
 
     app: App
     smtp_port: int
@@ -187,7 +187,7 @@ class Steps:
             pass
 
     async def add_rule(self) -> None:
-        await self.smtp()  # before there is a rule, or it would be applied to this mail at once
+        await self.smtp()  # before there is a rule, which would be applied to this mail at once
         if not self.rule_id:
             rule = await self.do(create_rule, rule_yaml=RULE, dry_run=False)
             self.rule_id = rule.id

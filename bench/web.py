@@ -1,9 +1,10 @@
-"""What a web page costs above its operation: `python -m bench.web [--messages N] [--data FOLDER]`.
+"""The overhead of a web page over its operation: `python -m bench.web [--messages N] [--data
+FOLDER]`.
 
-Loads the corpus of `bench.search`, with labels, and asks for pages in this process. CPU times are
-those of all threads, medians of several requests: *between writes*, and *after a write*, which
-ends all read caches. Fails if a page costs more than 10 ms above its operation, or if a page with
-all its scripts and styles has more than 60 KB compressed.
+Loads the corpus of `bench.search`, with labels, and requests pages in this process. CPU times are
+those of all threads, medians of several requests: *between writes*, and *after a write*, which ends
+all read caches. Fails if a page costs more than 10 ms above its operation, or if a page with all
+its scripts and styles has more than 60 KB compressed.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def labelled(mail: Mail) -> NewMessage:
 
 @dataclass
 class Pages:
-    """The pages of an app, as its owner gets them."""
+    """The pages of an app for its owner."""
 
     app: App
     surface: WebSurface

@@ -1,10 +1,11 @@
 """Write the typed part of the Python client from the routes table and the model.
 
     python scripts/make_client.py            writes src/postroom/client/{operations,values}/
-    python scripts/make_client.py --check    tells whether they are current
+    python scripts/make_client.py --check    fails if they are not current
 
 A method of the client is an operation of the routes table: its arguments with their types, and its
-description. A value is a dataclass of the model as it is answered. Nothing here is run by users.
+description. A value is a dataclass of the model as it is answered. This script is not part of the
+package.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ WIDTH = 86
 PAGED = ("limit", "offset", "cursor")
 WIDER = {"to": "Addresses", "cc": "Addresses", "bcc": "Addresses", "reply_to": "Addresses",
          "attachments": "Files", "headers": "Mapping[str, str]"}  # fmt: skip
-"""Lists for which the client takes more than the wire does."""
+"""Lists for which the client accepts more types than the API."""
 
 SUBJECTS = {
     "inboxes": ("inboxes", "policy", "mailboxes", "labels", "identities", "inbound", "ids",
@@ -62,7 +63,7 @@ VALUES = {
     "mail": ("mail.message", "inbox", "page"),
     "records": ("mail.sending", "event", "account", "key", "rule"),
 }
-"""The modules of values, each with the modules of the model; one imports from those before it."""
+"""The modules of values, each with its modules of the model, in the order of imports."""
 
 _PLAIN = {SecretStr: "str", datetime: "datetime | str", bytes: "bytes", Any: "Any"}
 _EMPTY = {str: '""', int: "0", float: "0.0", bool: "False"}
@@ -159,7 +160,7 @@ def _decorator(operation: Operation[Any, Any]) -> str:
 
 
 def safe(name: str) -> str:
-    """An argument or a field that is a word of Python has an underscore behind it."""
+    """An argument or a field that is a Python keyword gets a trailing underscore."""
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
@@ -235,7 +236,7 @@ def struct(kind: type, names: Names) -> str:
 
 
 def _absent(hint: Any, names: Names) -> str:
-    """The value of a field that is not answered."""
+    """The value of a field that is missing in the response."""
     shown = names.value(hint)
     if shown.endswith("| None"):
         return "None"
@@ -368,7 +369,7 @@ def render(folder: Path) -> None:
 
 
 def differing(folder: Path) -> list[str]:
-    """The modules that are not as they would be made now."""
+    """The modules that are not current."""
     made = {str(p.relative_to(folder)): p.read_text("utf-8") for p in folder.rglob("*.py")}
     stored = {
         str(path.relative_to(PACKAGE)): path.read_text("utf-8")

@@ -1,10 +1,9 @@
-"""The layers of the bundled model as an ONNX graph that multiplies whole numbers.
+"""The layers of the bundled model as an ONNX graph with integer arithmetic.
 
-Weights have 7 bits: with 8, processors without VNNI would overflow where they add up. Two things
-keep them exact enough. A column of what a layer reads that tends to be large is made smaller, and
-its weights larger; and where rows differ most in size, every row is divided by its largest number
-before it is rounded, instead. For a short text every node costs as much as its numbers, so what
-can be done to the weights beforehand is not done to the text.
+Weights have 7 bits: with 8, sums would overflow on processors without VNNI. Two measures keep the
+precision. Columns of a layer's input that tend to be large are scaled down, and their weights up;
+and where rows differ most in size, each row is divided by its maximum before it is rounded. For a
+short text the cost of a node is that of its numbers, so operations on weights are done in advance.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ Factors = np.ndarray | float
 
 
 def layers(tensors: Tensors, count: int, examples: Sequence[np.ndarray]) -> bytes:
-    """The model from the rows of all pieces to one vector, as a file."""
+    """The model from token embeddings to one vector, as a file."""
     graph = _Graph(tensors, _columns(tensors, count, examples))
     state = graph.norm("start", "pieces")
     for number in range(count):
         name = f"layer{number}"
-        seen = graph.beat(graph.reads(name, state))
+        seen = graph.attend(graph.reads(name, state))
         mixed = graph.add("Add", graph.mix(name, seen), state)
         state = graph.norm(f"{name}.mixed", mixed)
         wide = graph.add("Gelu", graph.dense(f"{name}.widen", state), approximate="tanh")
@@ -37,7 +36,7 @@ def layers(tensors: Tensors, count: int, examples: Sequence[np.ndarray]) -> byte
 
 
 class _Graph:
-    """Collects nodes; each method returns the name of what it makes."""
+    """Collects nodes; each method returns the name of its output."""
 
     def __init__(self, tensors: Tensors, columns: Tensors) -> None:
         self._tensors = tensors
@@ -63,7 +62,7 @@ class _Graph:
         return self.add("LayerNormalization", state, *parts, axis=-1, epsilon=TINY)
 
     def reads(self, name: str, state: str) -> str:
-        """Queries, keys and values; the columns of values as small as `mix` wants them."""
+        """Queries, keys and values; the columns of values are scaled as `mix` needs them."""
         smaller = np.ones(3 * HEADS * SIZE, np.float32)
         smaller[-HEADS * SIZE :] = 1 / self._columns[f"{name}.mix"]
         return self.dense(f"{name}.reads", state, smaller)
@@ -73,13 +72,13 @@ class _Graph:
         return self._biased(f"{name}.mix", self._summed(f"{name}.mix", seen, columns))
 
     def narrow(self, name: str, state: str) -> str:
-        """The same as `dense`, for rows that differ much in size."""
+        """Like `dense`, for rows that differ much in size."""
         most = self.add("ReduceMax", self.add("Abs", state), self.whole("last", -1), keepdims=1)
         summed = self._summed(name, self.add("Div", state, most))
         return self._biased(name, self.add("Mul", summed, most))
 
     def dense(self, name: str, state: str, results: Factors = 1.0) -> str:
-        """Multiply with the weights of a layer, and its results by what is given."""
+        """Multiply with the weights of a layer, and scale the results."""
         columns = self._columns[name]
         state = self.add("Mul", state, self.keep(f"{name}.columns", 1 / columns))
         return self._biased(name, self._summed(name, state, columns, results), results)
@@ -99,8 +98,8 @@ class _Graph:
         scales = self.add("Mul", step, self.keep(f"{name}.scale", scale))
         return self.add("Mul", self.add("Cast", sums, to=TensorProto.FLOAT), scales)
 
-    def beat(self, reads: str) -> str:
-        """Let every piece of a text look at all of its pieces."""
+    def attend(self, reads: str) -> str:
+        """Self-attention over all tokens of a text."""
         apart = self.add("Reshape", reads, self.whole("apart", -1, 3, HEADS, SIZE))
         apart = self.add("Transpose", apart, perm=[1, 2, 0, 3])
         query = self.add("Split", apart, outputs=3, axis=0, num_outputs=3)
@@ -122,7 +121,7 @@ class _Graph:
 
 
 def _columns(tensors: Tensors, count: int, examples: Sequence[np.ndarray]) -> Tensors:
-    """For each layer, by how much to divide each column of what it reads."""
+    """For each layer, the divisor of each column of its input."""
     seen: Tensors = {}
     for example in examples:
         state = _norm(tensors, "start", example)
@@ -137,7 +136,7 @@ def _divisors(weight: np.ndarray, most: np.ndarray) -> np.ndarray:
 
 
 def _layer(tensors: Tensors, name: str, state: np.ndarray, seen: Tensors) -> np.ndarray:
-    """One layer as it was trained, noting the largest number of each column that is read."""
+    """One layer as it was trained, recording the maximum of each input column."""
 
     def dense(part: str, read: np.ndarray) -> np.ndarray:
         whole = f"{name}.{part}"

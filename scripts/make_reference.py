@@ -82,7 +82,7 @@ SHOWN = {
     "create_key": "scopes inboxes",
     "update_key": "expires_at",
 }
-"""The optional arguments that the call of an operation shows."""
+"""The optional arguments in the sample call of an operation."""
 
 NEAREST_TOOLS = {
     "search_messages": "find_mail",

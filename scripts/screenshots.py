@@ -1,4 +1,4 @@
-"""Take the pictures of README and docs from the demo of a running server: make screenshots.
+"""Take the screenshots of README and docs from the demo of a running server: make screenshots.
 
     python scripts/screenshots.py FOLDER
 
@@ -41,7 +41,7 @@ FONTS = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontcon
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture: its file, what it shows, and how."""
+    """A screenshot: its file, its page, and the window."""
 
     name: str
     path: str
@@ -121,14 +121,14 @@ async def _take_all(server: Running, folder: Path, fonts: Path) -> None:
 
 
 def _shrink(path: Path) -> None:
-    """Write a picture with 256 colours, and say how large it is."""
+    """Write an image with 256 colours, and print its size."""
     words = ["--force", "--strip", "--speed", "1", "--quality", "70-95", "--output"]
     subprocess.run(["pngquant", *words, str(path), str(path)], check=True)
     print(f"{path} {path.stat().st_size:,} bytes")
 
 
 def main(folder: Path) -> None:
-    """Write every picture into a folder."""
+    """Write every screenshot into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         fonts = Path(scratch, "fonts.conf")

@@ -1,4 +1,4 @@
-"""Callers for tests: a key that is limited in nothing, except where a test says so."""
+"""Callers for tests: a key without limits, except where a test sets one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def a_caller(
     inboxes: View = EVERYTHING,
     namespaces: View = EVERYTHING,
 ) -> Caller:
-    """Whoever bears such a key; one that is limited to inboxes sees no live account."""
+    """A caller with such a key; one that is limited to inboxes sees no live account."""
     accounts = EVERYTHING if inboxes == EVERYTHING else NOTHING
     return Caller(key_id, scopes, inboxes=inboxes, accounts=accounts, namespaces=namespaces)

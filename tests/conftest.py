@@ -1,4 +1,4 @@
-"""What all tests share: an installation in a temporary folder, and options of our own."""
+"""Fixtures that all tests share: an installation in a temporary folder, and our options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 pytest_plugins = ["tests.plugins.skips", "tests.plugins.temporary_folders"]
 
-# A busy machine is no reason to fail: nothing here measures time.
+# No deadline: on a busy machine an example may be slow, and nothing here measures time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("brief", settings.get_profile("patient"), max_examples=20)
 settings.load_profile("patient")
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """For the session, so that what is shared by several tests may be asynchronous."""
+    """Session-scoped, so that fixtures that several tests share may be asynchronous."""
     return "asyncio"
 
 
@@ -70,7 +70,7 @@ def postgres_server() -> Iterator[Postgres]:
 
 @pytest.fixture
 def database_url(postgres_server: Postgres) -> Iterator[str]:
-    """A database of the test's own, with our tables and nothing in them."""
+    """A database for this test, with empty tables."""
     url = postgres_server.new_database()
     yield url
     postgres_server.drop(url)
@@ -78,7 +78,7 @@ def database_url(postgres_server: Postgres) -> Iterator[str]:
 
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[App]:
-    """An open Postroom with nothing in it."""
+    """An open, empty Postroom."""
     settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path / "data")}).settings
     async with open_app(settings) as opened:
         yield opened
@@ -86,5 +86,5 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 
 @pytest.fixture
 def ctx(app: App) -> RequestContext:
-    """The installation as its owner sees it."""
+    """The request context of the owner."""
     return app.context(OWNER)

@@ -1,4 +1,4 @@
-"""Mails to test with, and how they get into an installation."""
+"""Build mails, and deliver them to an installation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Attached = tuple[str, str, bytes]
 """A filename, a type and the content."""
 
 SOME = dict.fromkeys(TRANSPORTS, 5)
-"""How much a worker may take: a few mails of each way."""
+"""The limits of a claim: a few mails of each route."""
 
 _numbers = count(1)
 
@@ -74,7 +74,7 @@ def mail(
 
 
 async def new_inbox(services: Services, username: str = "bo", name: str = "") -> Inbox:
-    """An inbox at our own domain."""
+    """An inbox at the installation's own domain."""
     inbox = Inbox(
         services.new_id("inb"), f"{username}@postroom.localhost", name, None, services.clock()
     )
@@ -92,8 +92,8 @@ async def prepare(services: Services, arrival: Arrival) -> NewMessage:
     return (await arrived_messages(services, [arrival], mails))[0]
 
 
-async def took_over(ctx: Services, message_id: str, *addresses: str) -> None:
-    """Let it be so that a relay took a mail."""
+async def accepted_by_relay(ctx: Services, message_id: str, *addresses: str) -> None:
+    """Record that a relay has accepted a mail."""
 
     def write(tx: Transaction) -> None:
         place = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=message_id)

@@ -1,4 +1,4 @@
-"""Small Office files, written as their programs write them."""
+"""Small Office files as Word, Excel and PowerPoint write them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def paragraph(text: str, properties: str = "", of_paragraph: str = "") -> str:
 def workbook(
     sheets: Mapping[str, str], *, strings: str = "", styles: str = "", **state: str
 ) -> bytes:
-    """An Excel workbook; each sheet is what stands in its `worksheet`."""
+    """An Excel workbook; each sheet is the content of its `worksheet` element."""
     rows = "".join(
         f'<sheet name="{name}" sheetId="{n}" r:id="r{n}" state="{state.get(name, "visible")}"/>'
         for n, name in enumerate(sheets, start=1)
@@ -84,7 +84,7 @@ def workbook(
 
 
 def slides(*contents: str, hidden: tuple[int, ...] = (), notes: str = "") -> bytes:
-    """A PowerPoint presentation; each slide is the shapes on it."""
+    """A PowerPoint presentation; each slide is given as its shapes."""
     count = range(1, len(contents) + 1)
     ids = "".join(f'<p:sldId id="{255 + n}" r:id="r{n}"/>' for n in count)
     parts = {

@@ -1,4 +1,4 @@
-"""Operations of the web pages alone; their own tests ask them with limited keys."""
+"""Operations that only the web pages use; tests of the pages call them with limited keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The import contract of the installation holds, and would notice if it did not."""
+"""The import contract of the architecture holds, and a violation is detected."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_imports_point_down_only():
         ("store/intruder.py", "import postroom.store.ranking.scoring", "The ranking index"),
     ],
 )
-def test_the_contract_notices(tmp_path, module, line, broken):
+def test_a_forbidden_import_is_detected(tmp_path, module, line, broken):
     services = tmp_path / "src" / "postroom"
     shutil.copytree(ROOT / "src" / "postroom", services)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

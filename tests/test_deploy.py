@@ -1,4 +1,4 @@
-"""What runs Postroom elsewhere names settings and commands that exist."""
+"""The files in deploy/ name settings and commands that exist."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ FOLDER = Path(__file__).parents[1] / "deploy"
 FILES = sorted(FOLDER.iterdir())
 
 
-def test_there_are_files_to_look_at() -> None:
+def test_there_are_deploy_files() -> None:
     assert {"Dockerfile", "compose.yaml", "postroom.service"} <= {file.name for file in FILES}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_every_setting_that_is_named_exists(file: Path) -> None:
+def test_every_named_setting_exists(file: Path) -> None:
     named = set(re.findall(r"POSTROOM_[A-Z_]+", file.read_text()))
 
     assert set() == named - {setting.variable for setting in SETTINGS}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_every_command_that_is_started_exists(file: Path) -> None:
+def test_every_started_command_exists(file: Path) -> None:
     started = re.findall(r'(?:bin/postroom |command: \["|CMD \[")([a-z]+)', file.read_text())
 
     assert set() == set(started) - {*TOP_LEVEL_HELP, "posix", "python"}
@@ -53,13 +53,13 @@ def compose() -> dict[str, Any]:
 
 
 def environment_of_the_compose_file(secret: str) -> dict[str, str]:
-    """What the server gets if every secret is the same and the rest is left as it is."""
+    """The environment of the server if every secret has this value."""
     given = compose()["services"]["postroom"]["environment"]
     chosen = {name: re.sub(r"\$\{\w+:-(.*?)\}", r"\1", value) for name, value in given.items()}
     return {name: re.sub(r"\$\{.*?\}", lambda _: secret, v) for name, v in chosen.items()}
 
 
-def test_the_compose_file_fits_together() -> None:
+def test_the_services_of_the_compose_file_match() -> None:
     services, volumes = compose()["services"], compose()["volumes"]
     for service in services.values():
         assert ("image" in service) != ("build" in service)
@@ -73,11 +73,11 @@ def test_the_compose_file_fits_together() -> None:
     assert {"postgres", "s3"} <= services.keys()
 
 
-def test_systemd_leaves_it_to_the_parent_to_stop_its_processes() -> None:
+def test_systemd_signals_only_the_main_process() -> None:
     assert "KillMode=mixed" in (FOLDER / "postroom.service").read_text().splitlines()
 
 
-def test_every_secret_of_the_compose_file_is_asked_for() -> None:
+def test_every_secret_of_the_compose_file_is_required() -> None:
     text = (FOLDER / "compose.yaml").read_text()
 
     named = set(re.findall(r"\$\{(\w+)", text))
@@ -86,7 +86,7 @@ def test_every_secret_of_the_compose_file_is_asked_for() -> None:
     assert named == asked
 
 
-def test_any_password_gets_to_the_database_of_the_compose_file() -> None:
+def test_any_password_works_in_the_database_url_of_the_compose_file() -> None:
     password = "p/a+s=s%@:w#o$rd"
     given = environment_of_the_compose_file(password)
 
@@ -96,7 +96,7 @@ def test_any_password_gets_to_the_database_of_the_compose_file() -> None:
     assert password == given["PGPASSWORD"]
 
 
-async def test_the_containers_of_the_compose_file_are_let_in(tmp_path: Path) -> None:
+async def test_the_compose_network_may_connect(tmp_path: Path) -> None:
     url = environment_of_the_compose_file("any")["POSTROOM_PUBLIC_URL"]
     given = {"POSTROOM_DATA_DIR": str(tmp_path), "POSTROOM_PUBLIC_URL": url}
     async with open_app(read_settings(given).settings) as app:
@@ -117,8 +117,8 @@ def test_the_settings_of_the_compose_file_are_accepted(tmp_path: Path) -> None:
     assert 32 == len(settings.audit_key or b"")
 
 
-def test_the_bucket_is_there_when_its_server_is_up() -> None:
-    """The server takes each folder of its own for a bucket."""
+def test_the_bucket_exists_when_its_server_is_ready() -> None:
+    """The S3 server presents each of its folders as a bucket."""
     given = environment_of_the_compose_file("any")
     bucket = urlsplit(given["POSTROOM_BLOBS_URL"]).hostname
     server = compose()["services"]["s3"]
@@ -128,7 +128,7 @@ def test_the_bucket_is_there_when_its_server_is_up() -> None:
     assert [f"bucket:{folder}/{bucket}"] == server["volumes"]
 
 
-def test_the_server_of_the_bucket_is_asked_where_it_listens_and_as_whom_it_knows() -> None:
+def test_the_bucket_is_used_at_its_address_with_its_credentials() -> None:
     given = environment_of_the_compose_file("any")
     server = compose()["services"]["s3"]["environment"]
 
@@ -141,7 +141,7 @@ def test_the_server_of_the_bucket_is_asked_where_it_listens_and_as_whom_it_knows
     )
 
 
-def test_the_server_waits_for_what_it_needs_and_all_of_it_can_be_well() -> None:
+def test_the_server_waits_until_its_services_are_healthy() -> None:
     services = compose()["services"]
 
     for name, when in services["postroom"]["depends_on"].items():
@@ -149,7 +149,7 @@ def test_the_server_waits_for_what_it_needs_and_all_of_it_can_be_well() -> None:
         assert "healthcheck" in services[name]
 
 
-def test_every_image_is_of_one_version() -> None:
+def test_every_image_has_a_pinned_version() -> None:
     images = [s["image"] for s in compose()["services"].values() if "image" in s]
     images += [rest.split()[0] for word, rest in instructions() if word == "FROM"]
 
@@ -159,7 +159,7 @@ def test_every_image_is_of_one_version() -> None:
 
 
 def is_sent(path: str) -> bool:
-    """Whether a file of the repository gets to whoever builds the container."""
+    """Whether a file of the repository is in the build context of the container."""
     sent = True
     for line in (FOLDER.parent / ".dockerignore").read_text().splitlines():
         pattern = line.removeprefix("!").removeprefix("**/")
@@ -170,7 +170,7 @@ def is_sent(path: str) -> bool:
     return sent
 
 
-def test_nothing_is_sent_to_the_builder_but_what_it_copies() -> None:
+def test_the_build_context_has_only_files_that_are_copied() -> None:
     copied = {
         path
         for word, rest in instructions()
@@ -184,13 +184,13 @@ def test_nothing_is_sent_to_the_builder_but_what_it_copies() -> None:
 
 
 def health(process: subprocess.Popen[bytes], port: str) -> int:
-    """What the container is told of a program in it."""
+    """The exit code of the health check of a container in which a program runs."""
     line = [sys.executable, str(FOLDER / "healthy.py"), str(process.pid)]
     env = {**os.environ, "POSTROOM_PORT": port}
     return subprocess.run(line, env=env, check=False, stderr=subprocess.DEVNULL).returncode
 
 
-def test_a_server_is_well_if_it_is_ready_and_a_worker_if_it_runs(tmp_path: Path) -> None:
+def test_a_server_is_healthy_if_ready_and_a_worker_if_running(tmp_path: Path) -> None:
     with running(tmp_path / "data", is_forked=False) as server:
         port = server.url.rpartition(":")[2]
         found = [health(server.process, port), health(server.process, str(free_port()))]
@@ -206,7 +206,7 @@ def test_a_server_is_well_if_it_is_ready_and_a_worker_if_it_runs(tmp_path: Path)
 
 
 @pytest.mark.parametrize("form", ["--port={}", "--port {}"])
-def test_a_server_is_asked_at_the_port_it_was_told(tmp_path: Path, form: str) -> None:
+def test_the_health_check_uses_the_configured_port(tmp_path: Path, form: str) -> None:
     words = ("serve", *form.format(free_port()).split())
     env = environment(tmp_path / "data")
     server = subprocess.Popen(command(*words), env=env, stdout=subprocess.PIPE)
@@ -220,7 +220,7 @@ def test_a_server_is_asked_at_the_port_it_was_told(tmp_path: Path, form: str) ->
         server.communicate()
 
 
-def test_the_unit_says_where_its_program_comes_from() -> None:
+def test_the_systemd_unit_says_how_to_install_its_program() -> None:
     text = (FOLDER / "postroom.service").read_text()
     [program] = re.findall(r"^ExecStart=(\S+)/bin/postroom", text, re.MULTILINE)
 
@@ -235,7 +235,7 @@ def instructions() -> list[tuple[str, str]]:
     return [(line.split()[0], line.partition(" ")[2].strip()) for line in lines if line.strip()]
 
 
-def test_the_dockerfile_names_what_there_is() -> None:
+def test_the_dockerfile_names_files_that_exist() -> None:
     known = {"FROM", "COPY", "RUN", "USER", "ENV", "VOLUME", "EXPOSE"}
     known |= {"HEALTHCHECK", "ENTRYPOINT", "CMD", "WORKDIR"}
     stages = set[str]()
@@ -255,7 +255,7 @@ def test_the_dockerfile_names_what_there_is() -> None:
             assert rest.count("--no-cache-dir") == len(installs)
 
 
-def test_the_container_is_not_root_and_keeps_its_data_outside() -> None:
+def test_the_container_is_not_root_and_has_a_volume() -> None:
     last = [rest for word, rest in instructions() if word == "USER"]
     names = [word for word, _ in instructions()]
 
@@ -268,7 +268,7 @@ def test_the_container_is_not_root_and_keeps_its_data_outside() -> None:
 
 
 @pytest.mark.parametrize(("wrong", "is_good"), [("", True), ("NoNewPrivileges", False)])
-def test_systemd_understands_the_unit(tmp_path: Path, wrong: str, is_good: bool) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path, wrong: str, is_good: bool) -> None:
     text = (FOLDER / "postroom.service").read_text()
     text = text.replace("/opt/postroom/bin/postroom", "/bin/true")
     unit = tmp_path / "postroom.service"

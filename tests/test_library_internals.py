@@ -1,7 +1,7 @@
-"""Names of other libraries that we use although they do not document them.
+"""Undocumented names of other libraries that the code uses.
 
-Each library has one module of ours that uses such names. After an upgrade that removes one, the
-test of that library says which; the ranges in pyproject.toml hold the versions that passed.
+Each library has one module that uses such names. After an upgrade that removes one, the test of
+that library names it; the ranges in pyproject.toml hold the versions that passed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def no_content(_scope, _receive, send):
 CONFIG = uvicorn.Config(no_content, lifespan="off", log_config=None)
 
 
-async def test_uvicorn_has_what_the_http_protocol_overrides():
+async def test_uvicorn_has_the_names_that_the_http_protocol_overrides():
     module = "postroom.surfaces.rest.http_protocol"
     state = ServerState()
     protocol = H11Protocol(CONFIG, state, {})
@@ -75,7 +75,7 @@ async def test_uvicorn_has_what_the_http_protocol_overrides():
     assert protocol.cycle.response_complete
 
 
-def test_uvicorn_has_what_the_server_overrides():
+def test_uvicorn_has_the_names_that_the_server_overrides():
     server = uvicorn.Server(CONFIG)
     names = "server_state should_exit force_exit startup shutdown capture_signals"
 
@@ -83,7 +83,7 @@ def test_uvicorn_has_what_the_server_overrides():
     assert {"sockets"} == parameters(server.startup) == parameters(server.shutdown)
 
 
-async def test_aiosmtplib_has_what_the_relay_uses():
+async def test_aiosmtplib_has_the_names_that_the_relay_uses():
     module = "postroom.providers.smtp_relay"
 
     check("aiosmtplib", aiosmtplib.SMTP(), ["protocol", "is_ehlo_or_helo_needed"], module)
@@ -93,14 +93,14 @@ async def test_aiosmtplib_has_what_the_relay_uses():
     assert "timeout" in parameters(protocol.read_response)
 
 
-def test_the_mcp_sdk_has_what_the_fast_path_calls():
+def test_the_mcp_sdk_has_the_names_that_the_fast_path_calls():
     names = {"connection", "lifespan_state"}
 
     assert names <= parameters(serve_one)
     check("mcp", Connection, ["from_envelope"], "postroom.surfaces.mcp.http")
 
 
-def test_yaml_has_what_the_rule_loader_overrides():
+def test_yaml_has_the_names_that_the_rule_loader_overrides():
     names = ["fetch_flow_collection_start", "flow_level", "get_mark"]
 
     check("pyyaml", yaml.SafeLoader(""), names, "postroom.rules.yaml_document")

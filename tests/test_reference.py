@@ -1,7 +1,7 @@
 """docs/reference/api/ is current, and every call in it works: curl, Python and MCP.
 
-A call runs as it is printed. Only what a reader has to replace is replaced: the port, the key, and
-ids, which become those of things that were made for this call.
+A call runs as printed. Only the port, the key and ids are replaced, as a reader would; the ids are
+those of objects that were created for this call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from postroom.surfaces.rest.routes import ROUTES
 from tests.mails import mail
 from tests.servers.ports import free_port
 from tests.servers.postroom import Running, forked_command, running
-from tests.servers.web import Answer, WebServer
+from tests.servers.web import HttpResponse, WebServer
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference" / "api"
@@ -44,7 +44,7 @@ REFUSED = {
     "check_account": "not_found",
     "log_in_account": "not_found",
 }
-"""Calls that need a bucket or a provider, which tests/providers has, and what they answer here."""
+"""Calls that need a bucket or a provider, as in tests/providers, and their responses here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def calls() -> list[Any]:
 CALLS = calls()
 
 
-def test_the_pages_are_made_from_the_tables():
+def test_the_pages_are_current():
     made = [sys.executable, str(ROOT / "scripts" / "make_reference.py"), "--check"]
 
     assert 0 == subprocess.run(made, check=False).returncode
@@ -86,8 +86,8 @@ def test_every_operation_has_a_sample():
     assert {r.operation.name for r in ROUTES} - posted == {str(one.values[0]) for one in CALLS}
 
 
-class World:
-    """Things to name in a call, made over REST when a call names them."""
+class ApiFixture:
+    """Creates objects over REST when a sample names them."""
 
     numbers = count(1)
 
@@ -124,7 +124,7 @@ class World:
         return dict(answer.json())
 
     def names(self, operation: str, text: str) -> dict[str, str]:
-        """What stands for each example in a call."""
+        """The id to use for each example id in a call."""
         number = next(self.numbers)
         inbox = self.post("/v1/inboxes", username=f"box{number}")
         leave = ("List-Unsubscribe", "<mailto:leave@news.example>")
@@ -155,7 +155,7 @@ class World:
         return {**names, **self._more(text, inbox, first["message_id"], operation)}
 
     def _outgoing(self, operation: str, inbox: dict[str, Any], number: int) -> dict[str, str]:
-        """A mail on its way out: held, or waiting for a relay that does not answer."""
+        """A mail that has not been sent: held, or waiting for a relay that does not answer."""
         key = "" if operation in ("retry_message", "cancel_message") else self.agent
         words = {"to": [f"s{number}@example.org"], "subject": "Offer", "body_text": "Ten."}
         sent = self.post("/v1/messages", key, inbox_id=inbox["id"], **words)
@@ -168,7 +168,7 @@ class World:
         return names
 
     def _tried(self, message_id: str) -> None:
-        """Wait until the relay was tried: a mail that is being submitted cannot be cancelled."""
+        """Wait until the relay was tried: a mail that is being transmitted cannot be cancelled."""
         deadline = time.monotonic() + 60
         while True:
             waiting = self.http.get("/v1/outbox", params={"limit": 100}).json()["results"]
@@ -181,7 +181,7 @@ class World:
     def _more(
         self, text: str, inbox: dict[str, Any], message: str, operation: str
     ) -> dict[str, str]:
-        """What only some calls name."""
+        """Objects that only some calls name."""
         made: dict[str, str] = {}
         if "att_6p1r4z" in text:
             files = self.http.get("/v1/attachments", params={"message_id": message}).json()
@@ -208,7 +208,7 @@ class World:
         return {"whk_2f7j4s": hook["id"], "dlv_9w3b7m": self._delivered(hook["id"])}
 
     def _delivered(self, webhook_id: str) -> str:
-        """The id of the newest delivery, once it is done: one that is pending is not repeated."""
+        """The id of the newest delivery, once it is complete; a pending one cannot be repeated."""
         deadline = time.monotonic() + 60
         while True:
             path = f"/v1/webhooks/{webhook_id}/deliveries"
@@ -226,7 +226,7 @@ class World:
         return {"rul_6c1k8d": rule["id"], "pln_5r2x7h": plan["plan_id"]}
 
     def filled(self, operation: str, text: str) -> str:
-        """A sample with things that exist."""
+        """A sample with ids that exist."""
         text = text.replace("http://127.0.0.1:8700", self.server.url)
         for example, real in sorted(self.names(operation, text).items(), key=lambda n: -len(n[0])):
             text = text.replace(example, real)
@@ -237,7 +237,7 @@ OUTGOING = {"get_held_mail", "approve_message", "reject_message", "retry_message
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Iterator[World]:
+def fixture(tmp_path_factory) -> Iterator[ApiFixture]:
     """A server whose relay does not answer, so that mail stays on its way out."""
     folder = tmp_path_factory.mktemp("reference")
     settings = {
@@ -245,21 +245,21 @@ def world(tmp_path_factory) -> Iterator[World]:
         "POSTROOM_WEBHOOK_ALLOW": "127.0.0.0/8",
     }
     with (
-        WebServer(lambda _: Answer(204)) as receiver,
+        WebServer(lambda _: HttpResponse(204)) as receiver,
         running(folder / "data", **settings) as server,
     ):
-        yield World(server, receiver)
+        yield ApiFixture(server, receiver)
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_the_call_works_with_curl(call: Call, world: World, tmp_path: Path):
+def test_the_call_works_with_curl(call: Call, fixture: ApiFixture, tmp_path: Path):
     (tmp_path / "one.eml").write_bytes(mail("Invoice 7", sender=SUPPORT, to=SUPPORT))
-    script = world.filled(call.operation, call.curl).replace(
+    script = fixture.filled(call.operation, call.curl).replace(
         "curl -s", "curl -w '\\n%{http_code}' -s"
     )
     if call.operation == "stream_events":
         script = f"({script.strip()} & sleep 0.5; kill $!) || true"
-    env = {"KEY": world.server.key, "APPROVER_KEY": world.approver, "PATH": "/usr/bin:/bin"}
+    env = {"KEY": fixture.server.key, "APPROVER_KEY": fixture.approver, "PATH": "/usr/bin:/bin"}
 
     ran = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
@@ -276,9 +276,9 @@ def test_the_call_works_with_curl(call: Call, world: World, tmp_path: Path):
 
 
 @pytest.mark.parametrize("call", [one for one in CALLS if one.values[0].tool])
-async def test_the_call_works_over_mcp(call: Call, world: World):
-    asked = json.loads(world.filled(call.operation, call.tool))
-    url, headers = f"{world.server.url}/mcp", {"Authorization": f"Bearer {world.server.key}"}
+async def test_the_call_works_over_mcp(call: Call, fixture: ApiFixture):
+    asked = json.loads(fixture.filled(call.operation, call.tool))
+    url, headers = f"{fixture.server.url}/mcp", {"Authorization": f"Bearer {fixture.server.key}"}
 
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as http,
@@ -290,11 +290,11 @@ async def test_the_call_works_over_mcp(call: Call, world: World):
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_the_call_works_in_python(call: Call, world: World, tmp_path: Path, monkeypatch):
+def test_the_call_works_in_python(call: Call, fixture: ApiFixture, tmp_path: Path, monkeypatch):
     """It is a method of the client; before there is a client, it is at least an operation."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one.eml").write_bytes(mail("Invoice 7", sender=SUPPORT, to=SUPPORT))
-    source = world.filled(call.operation, call.python)
+    source = fixture.filled(call.operation, call.python)
     [named] = re.findall(r"client\.(\w+)\(", source)
     assert call.operation == named
 
@@ -303,8 +303,8 @@ def test_the_call_works_in_python(call: Call, world: World, tmp_path: Path, monk
     if importlib.util.find_spec("postroom.client") is not None:
         from postroom.client import Postroom
 
-        key = world.approver if call.operation in ("approve_message", "reject_message") else None
-        with Postroom(world.server.url, key=key or world.server.key) as client:
+        key = fixture.approver if call.operation in ("approve_message", "reject_message") else None
+        with Postroom(fixture.server.url, key=key or fixture.server.key) as client:
             _run(call, compile(tree, call.operation, "exec"), client)
 
 

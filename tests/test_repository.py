@@ -1,4 +1,4 @@
-"""What a stranger finds in the repository: targets that explain themselves, pins, one wheel."""
+"""The repository itself: make targets, pinned dependencies, builds and CI."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pinned_names(set_name: str) -> set[str]:
     return {match["name"] for row in pins(set_name) if (match := PINNED.match(row))}
 
 
-def test_plain_make_lists_every_target_with_its_purpose():
+def test_make_without_a_target_lists_every_target():
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"^([a-z][a-z-]*):", makefile, flags=re.MULTILINE)
 
@@ -65,12 +65,12 @@ def test_every_pin_has_an_exact_version_and_a_hash(set_name):
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "constraints").iterdir()), ids=lambda p: p.name)
-def test_pins_say_what_and_not_where_from(path):
+def test_pins_name_no_package_index(path):
     assert "://" not in path.read_text()
 
 
 @pytest.mark.parametrize("folder", ["bundle/mcpb", "tests/conformance", "tests/emulate"])
-def test_the_lock_of_a_node_package_says_what_and_not_where_from(folder):
+def test_node_lock_files_name_no_registry(folder):
     lock = json.loads((ROOT / folder / "package-lock.json").read_text())
     packages = [entry for path, entry in lock["packages"].items() if path]
 
@@ -99,7 +99,7 @@ def test_the_sets_of_pins_agree():
     assert set(pins("docs")) <= test
 
 
-def test_few_packages_are_needed_to_run():
+def test_at_most_25_packages_are_required_to_run():
     project = PROJECT["project"]
     optional = [name for extra in project["optional-dependencies"].values() for name in extra]
 
@@ -107,7 +107,7 @@ def test_few_packages_are_needed_to_run():
 
 
 def test_two_builds_of_the_wheel_are_equal(tmp_path):
-    """Neither the folder nor the times of the files may leave a trace in the wheel."""
+    """Neither the folder nor the times of the files may change the wheel."""
     first, second = tmp_path / "first", tmp_path / "elsewhere" / "second"
     shutil.copytree(ROOT / "src", first / "src", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -168,7 +168,7 @@ def test_without_a_kernel():
 
 
 @pytest.mark.parametrize(("ci", "closing"), [("true", "1 failed, 1 skipped"), ("", "2 skipped")])
-def test_ci_fails_on_a_skip_that_nothing_excuses(tmp_path, ci, closing):
+def test_ci_fails_on_a_skip_without_may_skip(tmp_path, ci, closing):
     (tmp_path / "test_skipping.py").write_text(SKIPPING)
 
     result = subprocess.run(
@@ -184,7 +184,7 @@ def test_ci_fails_on_a_skip_that_nothing_excuses(tmp_path, ci, closing):
     assert closing in result.stdout
 
 
-def test_the_environment_has_the_pip_that_is_pinned_and_no_setuptools():
+def test_the_environment_has_the_pinned_pip_and_no_setuptools():
     [pin] = [row for row in pins("setup") if row.startswith("pip==")]
     wanted = pin.split()[0].removeprefix("pip==")
 
@@ -197,7 +197,7 @@ def test_the_environment_has_the_pip_that_is_pinned_and_no_setuptools():
     assert "setuptools" not in pinned_names("test") | pinned_names("run") | pinned_names("setup")
 
 
-def test_the_image_carries_no_program_that_installs():
+def test_the_image_has_no_package_installer():
     dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
     build, _, image = dockerfile.rpartition("\nFROM ")
 

@@ -1,8 +1,8 @@
-"""Samples in README and docs work as they are printed.
+"""Samples in README and docs work as printed.
 
-Samples run in a folder that has the files they name, beside the demo server; those of Python of one
-page run as one program. What a reader has to replace (port, key, ids, `/path/to/postroom`) is
-replaced; nothing else is. `test_reference.py` runs those of docs/reference/api.
+Samples run with the demo server, in a folder that has the files they name; the Python samples of
+one page run as one program. Only the port, the key, ids and `/path/to/postroom` are replaced, as a
+reader would. `test_reference.py` runs those of docs/reference/api.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from postroom.operations.agent.finding import split_operators
 from postroom.rules.parser import parse_rule
 from tests.mails import mail
 from tests.servers.postroom import Running, environment, running, write_program
-from tests.servers.web import Answer, WebServer
+from tests.servers.web import HttpResponse, WebServer
 
 ROOT = Path(__file__).parents[1]
 API = ROOT / "docs" / "reference" / "api"
@@ -49,14 +49,14 @@ ELSEWHERE = {
     "make test": "would run this test again",
     "make bench-search": "takes minutes",
     "postroom --url": "needs a server elsewhere; tests/surfaces/cli has one on this machine",
-    "postroom migrate": "needs PostgreSQL and a bucket; tests/surfaces/cli/test_moving.py has them",
+    "postroom migrate": "needs PostgreSQL and a bucket; see tests/surfaces/cli/test_migration.py",
     "python -m bench.libraries": "takes minutes, and libraries that were not chosen",
     "postroom key create assistant": "needs the account that `postroom account add` adds",
     "curl https://mail.example.com": "needs a public name",
     "postroom account add": "needs a provider; tests/providers/accounts has several",
     ".venv/bin/python hello.py": "the test of samples in Python runs the same lines",
 }
-"""Shell samples that are not run here, and why."""
+"""Shell samples that are not run here, with the reason."""
 
 OTHER_TESTS = {
     "cells.md": "needs several servers, nginx and public names; tests/cells has them",
@@ -65,12 +65,12 @@ OTHER_TESTS = {
     "remote.md": "needs Caddy, nginx and a public name; tests/surfaces/oauth has a proxy",
     "webhooks.md": "tests/pipeline/test_webhook_docs.py",
 }
-"""Pages whose samples in Python and in other languages are tried elsewhere, and all of cells.md."""
+"""Pages whose samples are tested elsewhere, and cells.md."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A block of a page."""
+    """A code block of a page."""
 
     page: Path
     line: int
@@ -96,7 +96,7 @@ def _samples_of(page: Path) -> Iterator[Sample]:
         yield Sample(page, text.count("\n", 0, block.start()) + 1, block[1], dedent(block[2]))
 
 
-def test_every_sample_is_tried():
+def test_every_sample_has_a_test():
     known = {"sh", "json", "yaml", "toml", "python"}
     found = [sample for page in PAGES for sample in _samples_of(page)]
 
@@ -106,7 +106,7 @@ def test_every_sample_is_tried():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A folder with the files that samples name; `.run` is filled by the demo server."""
+    """A folder with the files that samples name; the demo server fills `.run`."""
     folder = tmp_path_factory.mktemp("samples")
     one = mail("Invoice 7", "Net 30.", sender="ana@supplier.example", to=ME)
     (folder / "folder").mkdir()
@@ -139,13 +139,13 @@ def server(folder: Path) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[WebServer]:
-    """Takes what webhooks send, in place of https://example.com."""
-    with WebServer(lambda _: Answer(204)) as receiver:
+    """Receives webhook deliveries in place of https://example.com."""
+    with WebServer(lambda _: HttpResponse(204)) as receiver:
         yield receiver
 
 
 def shell(folder: Path, server: Running, text: str) -> subprocess.CompletedProcess[str]:
-    """Run a sample; its ids are those of the lines before it."""
+    """Run a sample; its ids are those of the previous lines."""
     programs = (write_program(folder / "bin").parent, Path(sys.executable).parent)
     path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
     more = {"PATH": path, "HOME": str(folder), "KEY": server.key}
@@ -162,7 +162,7 @@ def shell(folder: Path, server: Running, text: str) -> subprocess.CompletedProce
 
 
 def runnable(line: str) -> str:
-    """A line without what does not end: a server shows its settings, a shell is not taken over."""
+    """A line without commands that do not end: a server only prints its settings."""
     line = re.sub(r"postroom serve.*", "postroom config", line)
     completed = re.search(r"postroom completion \w+", line)
     return completed[0] if completed else line
@@ -200,8 +200,10 @@ def programs() -> list[Any]:
 
 
 @pytest.mark.parametrize("program", programs())
-def test_the_samples_in_python_of_a_page_work(program: str, folder: Path, server: Running):
-    """Twice, as a reader would; before there is a client, they are at least Python."""
+def test_the_python_samples_of_a_page_work(program: str, folder: Path, server: Running):
+    """They run twice, as a reader may run them; before there is a client, they must at least
+    compile.
+    """
     compile(program, "samples", "exec")
     if "postroom.client" in program and find_spec("postroom.client") is None:
         return
@@ -271,7 +273,7 @@ def test_a_toml_sample_is_a_settings_file(sample: Sample, tmp_path: Path):
     assert tmp_path == found.settings.data_dir.parent
 
 
-def test_the_operators_that_are_listed_are_understood():
+def test_the_listed_operators_are_understood():
     text = (ROOT / "docs" / "reference" / "agent.md").read_text()
     listed = "".join(re.findall("(?m)^    .*\n", text))
     operators = re.findall(r'\w+:(?:"[^"]*"|\([^)]*\)|\S+)', listed)

@@ -1,4 +1,4 @@
-"""Names and prose use the words of the glossary or standard terms; metaphors stay out."""
+"""Names and prose use the words of the glossary or standard terms, not metaphors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def names_of(text: str) -> set[str]:
 
 
 def metaphors_in(path: Path) -> set[str]:
-    """Names of a module, its own among them, that have an old word in them."""
+    """Names in a module, and its own name, that contain a retired word."""
     names = names_of(path.read_text()) | set(path.relative_to(ROOT).with_suffix("").parts)
     return {name for name in names if words_of(name) & OLD_WORDS}
 
@@ -54,7 +54,7 @@ def test_no_name_is_an_old_metaphor(path: Path) -> None:
     assert set() == metaphors_in(path)
 
 
-def test_no_name_of_a_test_is_an_old_metaphor() -> None:
+def test_no_name_in_tests_is_an_old_metaphor() -> None:
     found = {path: metaphors_in(path) for path in TESTS.rglob("*.py")}
 
     assert found
@@ -82,7 +82,7 @@ def test_every_exception_is_needed() -> None:
     assert set() == needless
 
 
-def test_a_metaphor_would_be_noticed() -> None:
+def test_a_metaphor_is_detected() -> None:
     assert {"_house", "ShelfName", "bells"} == {
         name
         for name in names_of("_house, ShelfName, bells, services = 1, 2, 3, 4")

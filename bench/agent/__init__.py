@@ -1,1 +1,1 @@
-"""What daily tasks cost an agent: calls, bytes and tokens, by toolset."""
+"""The cost of daily tasks of an agent: calls, bytes and tokens, by toolset."""

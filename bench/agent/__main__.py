@@ -1,4 +1,4 @@
-"""What forty tasks of a day's work cost an agent: `python -m bench.agent`.
+"""The cost of forty daily tasks of an agent: `python -m bench.agent`.
 
 Each task is a script of tool calls, run through the MCP client on a fresh copy of the same mailbox,
 once with the toolset `agent` and once with those of the contracts. The end state is checked. Bytes
@@ -21,7 +21,7 @@ from mcp import Client
 
 from bench.agent import organising_tasks, writing_tasks  # noqa: F401 - they add their tasks
 from bench.agent.mailbox import fill
-from bench.agent.session import CallFailed, Session, World, count_tokens
+from bench.agent.session import CallFailed, FinalMailbox, Session, count_tokens
 from bench.agent.tasks import TASKS, Script, Task
 from bench.search.measuring import table
 from postroom.app import open_app
@@ -38,7 +38,7 @@ MOST_CALLS, MOST_BYTES, MOST_TOKENS = 2.2, 2_000, 0.25
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a task cost; `problem` says why it failed."""
+    """The cost of a task; `problem` says why it failed."""
 
     calls: int
     size: int
@@ -60,7 +60,7 @@ async def run_task(task: Task, script: Script, toolsets: Sequence[str], folder: 
             session, problem = Session(client), ""
             try:
                 answer = await script(session)
-                await task.check(World(app.context(OWNER)), answer)
+                await task.check(FinalMailbox(app.context(OWNER)), answer)
             except (AssertionError, CallFailed, KeyError, IndexError, ValueError) as error:
                 problem = f"{type(error).__name__}: {error}"
     return Cost(session.calls, session.sent_bytes + session.received_bytes, session.tokens, problem)
@@ -77,7 +77,7 @@ async def run(options: argparse.Namespace, folder: Path) -> bool:
     costs: dict[str, list[Cost]] = {name: [] for name in TOOLSETS}
     rows: list[list[object]] = [["task", *(f"{n}: calls, bytes, tokens" for n in TOOLSETS)]]
     for number, task in enumerate(chosen):
-        # The mailbox is filled anew: some tasks are about mail of the last seconds.
+        # The mailbox is filled again, because some tasks are about mail of the last seconds.
         original = folder / f"original-{number}"
         await prepare(original)
         row: list[object] = [task.name]

@@ -1,4 +1,4 @@
-"""The mailbox that the tasks work on: about 150 mails of a small company."""
+"""The mailbox of the tasks: about 150 mails of a small company."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNSUBSCRIBE = (
 
 
 async def fill(ctx: RequestContext) -> None:
-    """Create the inboxes, let the mails arrive, and remember some facts."""
+    """Create the inboxes, deliver the mails, and store some memories."""
     me = await new_inbox(ctx, "me", "Mia Endes")
     await new_inbox(ctx, "support", "Support")
     await new_inbox(ctx, "cleo", "Cleo Haas")
@@ -158,7 +158,7 @@ def _single(now: datetime) -> list[Dated]:
 
 
 async def _flag(ctx: RequestContext, me: Inbox) -> None:
-    """Some mail of the builds is flagged, and what is older than ten days is read."""
+    """Flag some mail about builds, and mark mail older than ten days as read."""
     from postroom.model.mail.storage import Change, MessageQuery
     from postroom.model.page import Slice
     from postroom.model.view import EVERYTHING

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bench.agent.mailbox import ME
-from bench.agent.session import Session, World
+from bench.agent.session import FinalMailbox, Session
 from bench.agent.tasks import ALL, equals, find, search, task
 
 NEWS = {"from": "news@shop.example"}
@@ -39,8 +39,8 @@ async def c_mark_read(s: Session) -> Any:
         await s.call("update_message", message_id=row["id"], flags=flags)
 
 
-async def are_builds_read(world: World, _: Any) -> None:
-    builds = await world.messages(sender="builds@ci.example")
+async def are_builds_read(final: FinalMailbox, _: Any) -> None:
+    builds = await final.messages(sender="builds@ci.example")
     assert 30 == len(builds)
     assert all("seen" in m.flags for m in builds)
     assert {m.subject for m in builds if "flagged" in m.flags} == {
@@ -64,8 +64,8 @@ async def c_archive_undo(s: Session) -> Any:
         await s.call("move_message", message_id=message_id, destination="Inbox")
 
 
-async def is_news_in_inbox(world: World, _: Any) -> None:
-    news = await world.messages(sender="news@shop.example")
+async def is_news_in_inbox(final: FinalMailbox, _: Any) -> None:
+    news = await final.messages(sender="news@shop.example")
     assert 30 == len(news)
     assert {("Inbox",)} == {m.mailboxes for m in news}
 
@@ -82,8 +82,8 @@ async def c_archive(s: Session) -> Any:
         await s.call("move_message", message_id=message_id, destination="Archive")
 
 
-async def is_news_archived(world: World, _: Any) -> None:
-    assert {("Archive",)} == {m.mailboxes for m in await world.messages(sender="news@shop.example")}
+async def is_news_archived(final: FinalMailbox, _: Any) -> None:
+    assert {("Archive",)} == {m.mailboxes for m in await final.messages(sender="news@shop.example")}
 
 
 task("archive a newsletter", a_archive, c_archive, is_news_archived)
@@ -106,9 +106,9 @@ async def c_dates(s: Session) -> Any:
         await s.call("move_message", message_id=message_id, destination="Trash")
 
 
-async def is_trashed_between(world: World, _: Any) -> None:
+async def is_trashed_between(final: FinalMailbox, _: Any) -> None:
     first, last = (datetime.fromisoformat(day).replace(tzinfo=UTC) for day in _between().values())
-    for m in await world.messages(sender="news@shop.example"):
+    for m in await final.messages(sender="news@shop.example"):
         assert (first <= m.date < last) == (m.mailboxes == ("Trash",)), m.date
 
 
@@ -125,8 +125,8 @@ async def c_label(s: Session) -> Any:
     return await s.call("apply_label", message_ids=[rows[0]["id"]], label="Venue")
 
 
-async def is_labelled(world: World, _: Any) -> None:
-    assert ("Venue",) == (await world.only(q="projector")).labels
+async def is_labelled(final: FinalMailbox, _: Any) -> None:
+    assert ("Venue",) == (await final.only(q="projector")).labels
 
 
 task("label a mail", a_label, c_label, is_labelled)
@@ -141,8 +141,8 @@ async def c_unlabel(s: Session) -> Any:
     return await s.call("apply_label", message_ids=ids, label="Trips", remove=True)
 
 
-async def is_label_gone(world: World, _: Any) -> None:
-    assert [] == await world.messages(labels=("Trips",))
+async def is_label_gone(final: FinalMailbox, _: Any) -> None:
+    assert [] == await final.messages(labels=("Trips",))
 
 
 task("take a label off all mail", a_unlabel, c_unlabel, is_label_gone)
@@ -160,9 +160,9 @@ async def c_relabel(s: Session) -> Any:
     return await s.call("apply_label", message_ids=ids, label="Trips", remove=True)
 
 
-async def is_relabelled(world: World, _: Any) -> None:
-    assert [] == await world.messages(labels=("Trips",))
-    assert 8 == len(await world.messages(labels=("Travel",)))
+async def is_relabelled(final: FinalMailbox, _: Any) -> None:
+    assert [] == await final.messages(labels=("Trips",))
+    assert 8 == len(await final.messages(labels=("Travel",)))
 
 
 task("replace a label by another", a_relabel, c_relabel, is_relabelled)
@@ -179,8 +179,8 @@ async def c_star(s: Session) -> Any:
     return await s.call("update_message", message_id=row["id"], flags=flags)
 
 
-async def is_starred(world: World, _: Any) -> None:
-    assert ("flagged",) == (await world.only(q="framework contract")).flags
+async def is_starred(final: FinalMailbox, _: Any) -> None:
+    assert ("flagged",) == (await final.only(q="framework contract")).flags
 
 
 task("flag a mail", a_star, c_star, is_starred)
@@ -196,8 +196,8 @@ async def c_folder(s: Session) -> Any:
     return await s.call("move_message", message_id=row["id"], destination="Contracts/2026")
 
 
-async def is_in_folder(world: World, _: Any) -> None:
-    assert ("Contracts/2026",) == (await world.only(q="framework contract")).mailboxes
+async def is_in_folder(final: FinalMailbox, _: Any) -> None:
+    assert ("Contracts/2026",) == (await final.only(q="framework contract")).mailboxes
 
 
 task("move a mail to a new mailbox", a_folder, c_folder, is_in_folder)
@@ -215,8 +215,8 @@ async def c_untrash(s: Session) -> Any:
     return await s.call("move_message", message_id=row["id"], destination="Inbox")
 
 
-async def is_back(world: World, _: Any) -> None:
-    assert ("Inbox",) == (await world.only(q="framework contract")).mailboxes
+async def is_back(final: FinalMailbox, _: Any) -> None:
+    assert ("Inbox",) == (await final.only(q="framework contract")).mailboxes
 
 
 task("delete a mail and bring it back", a_untrash, c_untrash, is_back)
@@ -227,8 +227,8 @@ async def a_unsubscribe(s: Session) -> Any:
     return await s.call("change_mail", ids=[rows[0]["id"]], unsubscribe=True)
 
 
-async def was_unsubscribed(world: World, _: Any) -> None:
-    sent = [m for m in await world.messages(inbox=ME) if m.to_addresses == ("leave@shop.example",)]
+async def was_unsubscribed(final: FinalMailbox, _: Any) -> None:
+    sent = [m for m in await final.messages(inbox=ME) if m.to_addresses == ("leave@shop.example",)]
     assert ["unsubscribe"] == [m.subject for m in sent]
 
 
@@ -267,9 +267,9 @@ async def c_rule(s: Session) -> Any:
     return await s.call("undo_rule_plan", plan_id=plan["plan_id"])
 
 
-async def is_rule_undone(world: World, _: Any) -> None:
-    assert [] == await world.messages(labels=("CI",))
-    assert 1 == (await world.ctx.store.rules(world.ctx.visible, ALL)).total
+async def is_rule_undone(final: FinalMailbox, _: Any) -> None:
+    assert [] == await final.messages(labels=("CI",))
+    assert 1 == (await final.ctx.store.rules(final.ctx.visible, ALL)).total
 
 
 task("make a rule, apply it to old mail, undo that", a_rule, c_rule, is_rule_undone)

@@ -1,4 +1,4 @@
-"""A session of an agent with one toolset, and the mailbox as it is afterwards."""
+"""A session of an agent with one toolset, and the resulting mailbox."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CallFailed(Exception):
 
 @dataclass(slots=True)
 class Session:
-    """Calls tools, and counts calls, bytes and tokens of arguments and answers."""
+    """Calls tools, and counts calls, bytes and tokens of arguments and results."""
 
     client: Client
     calls: int = 0
@@ -60,8 +60,8 @@ def count_tokens(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """The mailbox after a task, as its owner sees it."""
+class FinalMailbox:
+    """The mailbox after a task, as seen by its owner."""
 
     ctx: RequestContext
 

@@ -1,8 +1,8 @@
-"""What a task is, and those of reading and waiting.
+"""Tasks, and those of reading and waiting.
 
-Each has a script for each kind of toolset, and a check of what must be so afterwards.
+Each has a script for each kind of toolset, and a check of the result.
 
-A script knows only what a person would tell the agent, and what the tools answered so far.
+A script knows only what a user would tell the agent, and the results of its calls.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.agent.mailbox import ME
-from bench.agent.session import Session, World
+from bench.agent.session import FinalMailbox, Session
 from postroom.model.page import Slice
 
 Script = Callable[[Session], Awaitable[Any]]
-Check = Callable[[World, Any], Awaitable[None]]
+Check = Callable[[FinalMailbox, Any], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to do; `contracts` is None if the toolsets of the contracts cannot do it."""
+    """A task; `contracts` is None if the toolsets of the contracts do not support it."""
 
     name: str
     agent: Script
@@ -53,18 +53,18 @@ async def _inbox(s: Session, address: str = ME) -> str:
 
 
 def equals(expected: object) -> Check:
-    """The answer of the script is this."""
+    """The result of the script equals this."""
 
-    async def check(_: World, answer: Any) -> None:
+    async def check(_: FinalMailbox, answer: Any) -> None:
         assert answer == expected, f"{answer!r} instead of {expected!r}"
 
     return check
 
 
 def contains(part: str) -> Check:
-    """The answer of the script contains this."""
+    """The result of the script contains this."""
 
-    async def check(_: World, answer: Any) -> None:
+    async def check(_: FinalMailbox, answer: Any) -> None:
         assert part in answer, f"{part!r} is not in {answer!r}"
 
     return check
@@ -97,8 +97,8 @@ async def c_unread(s: Session) -> Any:
     return (await s.call("search_messages", unread=True))["total"]
 
 
-async def is_unread_count(world: World, answer: Any) -> None:
-    unread = [m for m in await world.messages(inbox=ME) if "seen" not in m.flags]
+async def is_unread_count(final: FinalMailbox, answer: Any) -> None:
+    unread = [m for m in await final.messages(inbox=ME) if "seen" not in m.flags]
     assert answer == len(unread), f"{answer} of {len(unread)}"
 
 
@@ -244,8 +244,8 @@ async def c_boxes(s: Session) -> Any:
     return (await s.call("search_messages", inbox_id=ME, mailbox="Inbox", limit=1))["total"]
 
 
-async def is_inbox_count(world: World, answer: Any) -> None:
-    assert answer == len(await world.messages(inbox=ME, mailbox="Inbox"))
+async def is_inbox_count(final: FinalMailbox, answer: Any) -> None:
+    assert answer == len(await final.messages(inbox=ME, mailbox="Inbox"))
 
 
 task("how full is the mailbox", a_boxes, c_boxes, is_inbox_count)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bench.agent.mailbox import COLLEAGUE, ME, SUPPORT
-from bench.agent.session import Session, World
+from bench.agent.session import FinalMailbox, Session
 from bench.agent.tasks import ALL, equals, find, search, task
 
 
@@ -34,9 +34,9 @@ async def c_send(s: Session) -> Any:
     )
 
 
-async def was_lunch_sent(world: World, _: Any) -> None:
+async def was_lunch_sent(final: FinalMailbox, _: Any) -> None:
     for inbox in (COLLEAGUE, SUPPORT):
-        assert "At noon?" in (await world.only(inbox=inbox, q="lunch")).text
+        assert "At noon?" in (await final.only(inbox=inbox, q="lunch")).text
 
 
 task("send a mail to two people", a_send, c_send, was_lunch_sent)
@@ -60,11 +60,11 @@ async def c_reply(s: Session) -> Any:
     )  # fmt: skip
 
 
-async def was_answered(world: World, _: Any) -> None:
-    reply = await world.only(inbox=ME, q="here it is again")
+async def was_answered(final: FinalMailbox, _: Any) -> None:
+    reply = await final.only(inbox=ME, q="here it is again")
     assert ("bob.stone@partner.example",) == reply.to_addresses
     assert "contract-signed.pdf" == reply.attachments[0].filename
-    assert 2 == len([m for m in await world.messages(inbox=ME) if m.thread_id == reply.thread_id])
+    assert 2 == len([m for m in await final.messages(inbox=ME) if m.thread_id == reply.thread_id])
 
 
 task("reply in the thread with a file", a_reply, c_reply, was_answered)
@@ -82,8 +82,8 @@ async def c_reply_all(s: Session) -> Any:
     )
 
 
-async def were_all_answered(world: World, _: Any) -> None:
-    reply = await world.only(inbox=ME, q="agreed by all")
+async def were_all_answered(final: FinalMailbox, _: Any) -> None:
+    reply = await final.only(inbox=ME, q="agreed by all")
     assert {"dora@client.example", "chen@supplier.example"} == set(reply.cc_addresses)
 
 
@@ -102,8 +102,8 @@ async def c_forward(s: Session) -> Any:
     )
 
 
-async def was_forwarded(world: World, _: Any) -> None:
-    got = await world.only(inbox=COLLEAGUE, q="for your files")
+async def was_forwarded(final: FinalMailbox, _: Any) -> None:
+    got = await final.only(inbox=COLLEAGUE, q="for your files")
     assert ["contract-signed.pdf"] == [file.filename for file in got.attachments]
 
 
@@ -120,8 +120,8 @@ async def c_forward_three(s: Session) -> Any:
         await s.call("forward_message", message_id=row["id"], to=[COLLEAGUE])
 
 
-async def were_three_forwarded(world: World, _: Any) -> None:
-    got = await world.messages(inbox=COLLEAGUE)
+async def were_three_forwarded(final: FinalMailbox, _: Any) -> None:
+    got = await final.messages(inbox=COLLEAGUE)
     assert {f"Fwd: Invoice 2026-0{number}" for number in (10, 11, 12)} == {m.subject for m in got}
 
 
@@ -150,9 +150,9 @@ async def c_schedule(s: Session) -> Any:
     return await s.call("cancel_message", message_id=sent["message_id"])
 
 
-async def was_cancelled(world: World, _: Any) -> None:
-    assert [] == await world.messages(q="monday")
-    drafts = await world.ctx.store.drafts(world.ctx.visible, None, ALL)
+async def was_cancelled(final: FinalMailbox, _: Any) -> None:
+    assert [] == await final.messages(q="monday")
+    drafts = await final.ctx.store.drafts(final.ctx.visible, None, ALL)
     assert ["Monday"] == [draft.arguments["subject"] for draft in drafts.rows]
 
 
@@ -209,10 +209,10 @@ async def c_draft(s: Session) -> Any:
     return await s.call("create_draft", in_reply_to=rows[0]["id"], body_text="We take it.")
 
 
-async def is_draft_there(world: World, _: Any) -> None:
-    drafts = await world.ctx.store.drafts(world.ctx.visible, None, ALL)
+async def is_draft_there(final: FinalMailbox, _: Any) -> None:
+    drafts = await final.ctx.store.drafts(final.ctx.visible, None, ALL)
     assert ["We take it."] == [draft.arguments["body_text"] for draft in drafts.rows]
-    assert [] == await world.messages(q="we take it")
+    assert [] == await final.messages(q="we take it")
 
 
 task("write a draft for a person to approve", a_draft, c_draft, is_draft_there)
@@ -236,8 +236,8 @@ async def c_edit_draft(s: Session) -> Any:
     )
 
 
-async def was_version_two_sent(world: World, _: Any) -> None:
-    assert "version two" in (await world.only(inbox=COLLEAGUE, q="plan")).text
+async def was_version_two_sent(final: FinalMailbox, _: Any) -> None:
+    assert "version two" in (await final.only(inbox=COLLEAGUE, q="plan")).text
 
 
 task("change a draft and send it", a_edit_draft, c_edit_draft, was_version_two_sent)
@@ -275,8 +275,8 @@ async def c_attach(s: Session) -> Any:
     )
 
 
-async def were_files_sent(world: World, _: Any) -> None:
-    assert 2 == len((await world.only(inbox=COLLEAGUE, q="two invoices")).attachments)
+async def were_files_sent(final: FinalMailbox, _: Any) -> None:
+    assert 2 == len((await final.only(inbox=COLLEAGUE, q="two invoices")).attachments)
 
 
 task("send files of two other mails", a_attach, c_attach, were_files_sent)

@@ -9,7 +9,7 @@ The folder is laid out like this, each set optional; its own README says where t
     bulk/*.mbox.xz, *.tar.xz                  a lot of ordinary mail
     outlook/, imap/                           parse only
 
-`-v` names every case that is wrong. Nothing of such a folder belongs into this project.
+`-v` prints every wrong case. No file of such a folder belongs into this project.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench.corpora.board import Board
 from bench.corpora.bounces import score_bounces
 from bench.corpora.bulk import score_bulk, score_files
 from bench.corpora.mime import score_mime
 from bench.corpora.replies import score_replies
+from bench.corpora.scoreboard import Scoreboard
 from bench.corpora.threads import score_threading
 
 SETS = {
@@ -46,9 +46,9 @@ def main() -> int:
     for name, score in SETS.items():
         folder = arguments.folder / name
         if folder.is_dir() and (not arguments.sets or name in arguments.sets):
-            board = Board(name, verbose=arguments.verbose)
-            score(folder, board)
-            reached = board.show() and reached
+            scoreboard = Scoreboard(name, verbose=arguments.verbose)
+            score(folder, scoreboard)
+            reached = scoreboard.show() and reached
     return 0 if reached else 1
 
 

@@ -1,4 +1,4 @@
-"""The files of a set: cases, mailboxes and archives."""
+"""Reading the files of a set: cases, mailboxes and archives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_jsonl(path: Path) -> list[Case]:
 
 
 def squeezed(text: str) -> str:
-    """Without any white space, which is how fragments are compared."""
+    """A text without white space, for comparing fragments."""
     return "".join(text.split())
 
 

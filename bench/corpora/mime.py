@@ -1,4 +1,4 @@
-"""Torture mail, beside what the projects expect that it comes from."""
+"""Difficult mail from other projects, compared with their expected results."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from bench.corpora.board import Board
 from bench.corpora.files import Case, read_jsonl, squeezed
+from bench.corpora.scoreboard import Scoreboard
 from postroom.mail.message import ParsedAttachment, ParsedMessage
 
 
-def score_mime(folder: Path, board: Board) -> None:
+def score_mime(folder: Path, scoreboard: Scoreboard) -> None:
     for case in read_jsonl(folder / "manifest.jsonl"):
-        parsed = board.parse((folder / case["file"]).read_bytes(), case["id"])
+        parsed = scoreboard.parse((folder / case["file"]).read_bytes(), case["id"])
         path = folder / "expected" / f"{case['id']}.json"
         if parsed is None or not path.exists():
             continue
         wrong = list(mime_differences(json.loads(path.read_text()), parsed))
-        board.score("fully right", case["id"], right=not wrong, why="; ".join(wrong))
+        scoreboard.score("fully right", case["id"], right=not wrong, why="; ".join(wrong))
 
 
 def mime_differences(expected: Case, parsed: ParsedMessage) -> Iterator[str]:
-    """What the project that owns the mail sees otherwise than we do."""
+    """The differences between the expected result of the project and ours."""
     simple: dict[str, tuple[object, object]] = {
         "subject": (expected.get("subject"), parsed.subject),
         "message_id": (expected.get("message_id"), parsed.internet_message_id),
-        # an id that is repeated counts once
+        # a repeated id counts once
         "references": (
             list(dict.fromkeys(expected.get("references") or ())),
             list(parsed.references),
@@ -50,7 +50,7 @@ def mime_differences(expected: Case, parsed: ParsedMessage) -> Iterator[str]:
 
 
 def address_differences(role: str, wanted: list[Case], parsed: ParsedMessage) -> Iterator[str]:
-    """Recipients are compared as sets, authors by those that the source lists first."""
+    """Recipients are compared as sets, authors by the first ones that the source lists."""
     found = [address for address in parsed.addresses if address.role == role]
     if role == "from":
         found = found[: len(wanted)]
@@ -80,7 +80,7 @@ def fragment_differences(expected: Case, parsed: ParsedMessage) -> Iterator[str]
 
 
 def attachment_differences(expected: Case, found: tuple[ParsedAttachment, ...]) -> Iterator[str]:
-    """Files that are missing; whether a nameless text is a file is a matter of taste."""
+    """Missing files; whether an unnamed text is a file is not compared."""
     left = list(found)
     for want in expected.get("attachments") or expected.get("attachments_include") or ():
         if not want.get("filename") and (want.get("content_type") or "text/").startswith(

@@ -1,22 +1,22 @@
-"""Replies, beside what is new in them."""
+"""Replies, compared with their expected new text."""
 
 from __future__ import annotations
 
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from bench.corpora.board import Board
 from bench.corpora.files import Case, read_jsonl, squeezed
+from bench.corpora.scoreboard import Scoreboard
 from postroom.mail.html.html import html_to_text
 from postroom.mail.quoting import split_reply
 from postroom.mail.quoting.html_quotes import mark_quotes
 
 
-def score_replies(folder: Path, board: Board) -> None:
+def score_replies(folder: Path, scoreboard: Scoreboard) -> None:
     for case in read_jsonl(folder / "manifest.jsonl"):
         kind = case["kind"]
         if kind == "eml":
-            parsed = board.parse((folder / case["input_file"]).read_bytes(), case["id"])
+            parsed = scoreboard.parse((folder / case["input_file"]).read_bytes(), case["id"])
             if parsed is None:
                 continue
             new, signature = parsed.new_text, parsed.signature
@@ -26,13 +26,13 @@ def score_replies(folder: Path, board: Board) -> None:
             reply = split_reply(text)
             new, signature = reply.new_text, reply.signature
         right = is_right_reply(case, new, signature)
-        board.score(kind, case["id"], right=right, why=f"\n{new}\n~~~\n{signature}\n~~~")
+        scoreboard.score(kind, case["id"], right=right, why=f"\n{new}\n~~~\n{signature}\n~~~")
         if kind in ("text", "eml"):
-            board.score("text and eml", case["id"], right=right)
+            scoreboard.score("text and eml", case["id"], right=right)
         if case.get("expected") is not None and kind != "signature":
             lost, left = lost_and_left(wanted_text(case), new, signature)
-            board.add("characters lost", lost)
-            board.add("characters left", left)
+            scoreboard.add("characters lost", lost)
+            scoreboard.add("characters left", left)
 
 
 def wanted_text(case: Case) -> str:
@@ -41,9 +41,9 @@ def wanted_text(case: Case) -> str:
 
 
 def lost_and_left(wanted: str, new: str, signature: str) -> tuple[int, int]:
-    """How many characters of the writer are missing, and how many of others are there.
+    """The number of missing characters of the writer, and of remaining characters of others.
 
-    A signature is the writer's, so it may be in the text or beside it.
+    The signature belongs to the writer, so it may be in the text or separate.
     """
     found = (squeezed(new), squeezed(new) + squeezed(signature))
     return min(_differences(squeezed(wanted), one) for one in found)

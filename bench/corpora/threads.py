@@ -1,4 +1,4 @@
-"""Conversations, whole and damaged, beside the threads that they are."""
+"""Conversations, complete and damaged, compared with their threads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
-from bench.corpora.board import Board
 from bench.corpora.files import read_jsonl, read_mbox, read_tar
+from bench.corpora.scoreboard import Scoreboard
 from postroom.mail.message import ParsedMessage
 from postroom.mail.threads import (
     SERIES_WINDOW,
@@ -28,7 +28,7 @@ subject_key_of = lru_cache(maxsize=None)(subject_key)
 
 
 class Threader:
-    """Threads of one inbox in memory, decided exactly as the store decides them."""
+    """Threads of one inbox in memory, with the same decisions as the store."""
 
     def __init__(self) -> None:
         self.thread_of: dict[str, str] = {}
@@ -40,7 +40,9 @@ class Threader:
         found, merged = choose_by_reference(keys, self.thread_of)
         thread = found or self._by_subject(parsed)
         series = self._by_series(parsed, thread)
-        if series and not keys[:-1]:  # it joins the series, with what waited for it
+        if (
+            series and not keys[:-1]
+        ):  # it joins the series, together with the mails that waited for it
             thread, merged = series[0], (*merged, *filter(None, [thread]))
         elif series:
             merged = (*merged, *series)
@@ -87,7 +89,7 @@ class Threader:
         return [[m.internet_message_id or "" for m in thread] for thread in self.threads.values()]
 
 
-def score_threading(folder: Path, board: Board) -> None:
+def score_threading(folder: Path, scoreboard: Scoreboard) -> None:
     for case in read_jsonl(folder / "manifest.jsonl"):
         path = folder / case["file"]
         raws = (
@@ -95,18 +97,18 @@ def score_threading(folder: Path, board: Board) -> None:
         )
         threader = Threader()
         for number, raw in enumerate(raws):
-            parsed = board.parse(raw, f"{case['set']} {number}")
+            parsed = scoreboard.parse(raw, f"{case['set']} {number}")
             if parsed is not None:
                 threader.add(parsed)
         truth = json.loads((folder / case["truth"]).read_text())["threads"]
         both, wanted, found = count_pairs(truth, threader.ids())
         name = "damaged" if "derived_from" in case else case["set"]
-        board.count(f"{name}, recall", both, wanted)
-        board.count(f"{name}, precision", both, found)
+        scoreboard.count(f"{name}, recall", both, wanted)
+        scoreboard.count(f"{name}, precision", both, found)
 
 
 def count_pairs(truth: list[list[str]], found: list[list[str]]) -> tuple[int, int, int]:
-    """Pairs of one thread: in both, in the truth, and in what we found; each id counts once."""
+    """Pairs in one thread: in both, in the expected result, and in ours; each id counts once."""
     truth, found = _each_once(truth), _each_once(found)
     true_thread = {message: n for n, thread in enumerate(truth) for message in thread}
     both = 0

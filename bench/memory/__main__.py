@@ -48,7 +48,7 @@ async def show_retrieval(ctx: RequestContext) -> None:
 
 
 async def show_scale(ctx: RequestContext, folder: Path, count: int) -> None:
-    many = scale.Many(count)
+    many = scale.GeneratedTexts(count)
     filled = await scale.fill(ctx, many)
     single, batch = await scale.embed(ctx, many)
     await scale.store_vectors(ctx, many)

@@ -15,7 +15,7 @@ from postroom.operations.memory_search import memory_fulltext_search, memory_sea
 from postroom.pipeline.maintenance import embed_pending
 
 WRITTEN = Path(__file__).parent / "memories.tsv"
-"""One memory per line; after a tab, a question that it answers, in other words."""
+"""One memory per line; after a tab, a paraphrased question that it answers."""
 
 NAMESPACE = "bench"
 _SHOWN = 10
@@ -23,7 +23,7 @@ _KEYWORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Query:
     """A question, and the key of the memory that answers it."""
 
     question: str
@@ -32,7 +32,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The share of questions whose answer is first, among the first five, and the first ten."""
+    """The share of questions whose answer is first, in the first five, and in the first ten."""
 
     at_1: float
     at_5: float
@@ -46,17 +46,17 @@ class Recall:
         return cls(share(1), share(5), share(10))
 
 
-def read_set() -> tuple[list[str], list[Asked]]:
+def read_set() -> tuple[list[str], list[Query]]:
     """The memories, keyed by number, and the paraphrased questions."""
     lines = [line.split("\t") for line in WRITTEN.read_text("utf-8").splitlines()]
-    asked = [Asked(line[1], str(at)) for at, line in enumerate(lines) if len(line) > 1]
+    asked = [Query(line[1], str(at)) for at, line in enumerate(lines) if len(line) > 1]
     return [line[0] for line in lines], asked
 
 
-def keyword_questions(memories: Sequence[str]) -> list[Asked]:
+def keyword_questions(memories: Sequence[str]) -> list[Query]:
     """The rarest words of each memory, as keywords."""
     rarity = Counter(term for text in memories for term in set(terms_of(text)))
-    return [Asked(" ".join(_rarest(text, rarity)), str(at)) for at, text in enumerate(memories)]
+    return [Query(" ".join(_rarest(text, rarity)), str(at)) for at, text in enumerate(memories)]
 
 
 def _rarest(text: str, rarity: Counter[str]) -> list[str]:
@@ -73,12 +73,12 @@ async def remember(ctx: RequestContext, memories: Sequence[str]) -> None:
         pass
 
 
-async def by_words(ctx: RequestContext, asked: Sequence[Asked]) -> Recall:
+async def by_words(ctx: RequestContext, asked: Sequence[Query]) -> Recall:
     """Search by terms only, without a model."""
     return await hybrid(replace(ctx, embedder=None), asked)
 
 
-async def hybrid(ctx: RequestContext, asked: Sequence[Asked]) -> Recall:
+async def hybrid(ctx: RequestContext, asked: Sequence[Query]) -> Recall:
     """Search by terms and vectors."""
     places = []
     for one in asked:
@@ -89,7 +89,7 @@ async def hybrid(ctx: RequestContext, asked: Sequence[Asked]) -> Recall:
     return Recall.of(places)
 
 
-async def by_keywords(ctx: RequestContext, asked: Sequence[Asked]) -> Recall:
+async def by_keywords(ctx: RequestContext, asked: Sequence[Query]) -> Recall:
     """Search by keywords."""
     places = []
     for one in asked:

@@ -35,11 +35,11 @@ OR_QUERY = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT 10"
 COUNT = "SELECT count(*) FROM words WHERE words MATCH ?"
 
 
-class Many:
+class GeneratedTexts:
     """Deterministic texts of forty words and questions of eight.
 
-    They are built like those we wrote, but most telling words are others, as people use words: few
-    often, most seldom.
+    They have the structure of the hand-written ones, but most significant words are replaced, with
+    a realistic distribution: few often, most rarely.
     """
 
     def __init__(self, count: int) -> None:
@@ -49,7 +49,7 @@ class Many:
         self._telling = [*known, *(a + b for a, b in product(known, known[:40]) if a != b)]
         self._often = list(accumulate(1 / (place + 5) for place in range(len(self._telling))))
         self.texts = [self._text(memories, MEMORY_WORDS) for _ in range(count)]
-        # Questions have words of the language only: a made-up one costs the model several.
+        # Questions have real words only: an invented one is several tokens for the model.
         self._telling, self._often = known, self._often[: len(known)]
         questions = [one.question for one in asked]
         self.questions = [self._text(questions, QUESTION_WORDS) for _ in range(40)]
@@ -81,7 +81,7 @@ def _is_small(word: str) -> bool:
     return word in STOP_WORDS
 
 
-async def fill(ctx: RequestContext, many: Many) -> float:
+async def fill(ctx: RequestContext, many: GeneratedTexts) -> float:
     """Store the texts as memories; return CPU seconds."""
     started = time.process_time()
     author, now = Author(visible=EVERYTHING, namespaces=EVERYTHING, is_owner=True), ctx.clock()
@@ -108,8 +108,8 @@ def _memory(number: int, text: str, now: Any) -> Memory:
     )
 
 
-async def store_vectors(ctx: RequestContext, many: Many) -> None:
-    """Give each a vector: a few from the model, the rest near those, to save hours."""
+async def store_vectors(ctx: RequestContext, many: GeneratedTexts) -> None:
+    """Give each text a vector: a few from the model, the others near those, to save hours."""
     assert ctx.embedder is not None
     originals = np.stack(
         [
@@ -133,11 +133,11 @@ def _near(
     return list(zip(found, moved, strict=True))
 
 
-async def ask(ctx: RequestContext, many: Many) -> tuple[float, float, float]:
-    """CPU ms of a question: in total, in the store alone, and for the first one."""
+async def ask(ctx: RequestContext, many: GeneratedTexts) -> tuple[float, float, float]:
+    """CPU ms of a query: in total, in the store alone, and for the first one."""
     first = await _cpu_ms(lambda: _question(ctx, many.questions[0]))
     whole = [await _cpu_ms(lambda q=q: _question(ctx, q)) for q in many.questions[1:]]
-    # The vectors of these questions are at hand by now: what is left is the store's.
+    # The vectors of these queries are cached by now: the rest is the store's.
     again = [await _cpu_ms(lambda q=q: _question(ctx, q)) for q in many.questions[1:]]
     return median(whole), median(again), first
 
@@ -152,8 +152,8 @@ async def _cpu_ms(work: Callable[[], Awaitable[object]]) -> float:
     return (time.process_time() - started) * 1_000
 
 
-def ask_fts(folder: Path, many: Many) -> float:
-    """CPU ms of the same questions on FTS5: any of the words, ranked, and counted."""
+def ask_fts(folder: Path, many: GeneratedTexts) -> float:
+    """CPU ms of the same queries on FTS5: any of the words, ranked, and counted."""
     with apsw.Connection(str(folder / "fts.db")) as database:
         database.execute("CREATE VIRTUAL TABLE words USING fts5(text, tokenize='porter unicode61')")
         database.executemany("INSERT INTO words VALUES (?)", [(text,) for text in many.texts])
@@ -169,7 +169,7 @@ def ask_fts(folder: Path, many: Many) -> float:
     return median(took)
 
 
-async def embed(ctx: RequestContext, many: Many) -> tuple[float, float]:
+async def embed(ctx: RequestContext, many: GeneratedTexts) -> tuple[float, float]:
     """CPU ms to embed a memory of forty words: singly, and in batches of sixteen."""
     assert ctx.embedder is not None
     texts = many.written

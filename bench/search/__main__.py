@@ -1,4 +1,4 @@
-"""How fast searches are: `python -m bench.search --messages 100000 [--data FOLDER]`.
+"""The speed of searches: `python -m bench.search --messages 100000 [--data FOLDER]`.
 
 Loads a deterministic corpus into a store, and compares queries of fixed classes and a random mix
 with a LIKE scan and with FTS5 trigrams. All times are CPU times. Each query has a transaction of
@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.search import together
+from bench.search import concurrent_load
 from bench.search.baselines import Baselines
 from bench.search.corpus import Corpus
 from bench.search.loading import BIG_INBOX, Loaded, load, write_something
@@ -158,13 +158,13 @@ class Bench:
         """The scan and the trigrams."""
         baselines = self.baselines
         if baselines is None:
-            return [not_asked, not_asked]
+            return [skipped, skipped]
         like: Timed = lambda asked, scope: total_ms(lambda: baselines.like(asked.q, scope), 1)  # noqa: E731
         fts: Timed = lambda asked, scope: total_ms(lambda: baselines.fts(asked.q, scope), 2)  # noqa: E731
-        return [like, fts if baselines.has_grams else not_asked]
+        return [like, fts if baselines.has_grams else skipped]
 
     async def small_scopes(self) -> None:
-        """Threads and small inboxes, and lists without a text."""
+        """Threads, small inboxes, and lists without a text."""
         big = await self.inbox(BIG_INBOX)
         small = await self.engine.read(lambda tx: tx.one(SMALL_INBOX))
         thread = await self.engine.read(lambda tx: tx.one(SOME_THREAD))
@@ -207,9 +207,9 @@ class Bench:
             found[name] = {"index": Spread.of(times), "index after a write": Spread.of(cold)}
             asked = list(zip(questions, totals, strict=True))
             like, fts = self._others()
-            if fts is not not_asked:
+            if fts is not skipped:
                 found[name]["FTS5"] = Spread.of(timed(fts, asked, scope))
-            if like is not not_asked:
+            if like is not skipped:
                 chosen = [x for at, x in enumerate(asked) if at in sample]
                 found[name]["LIKE"] = Spread.of(timed(like, chosen, scope))
         return found
@@ -240,8 +240,8 @@ def total_ms(work: Callable[[], tuple[int, Any]], times: int) -> tuple[int, floa
     return answer[0], took
 
 
-def not_asked(_question: Question, _scope: int | None) -> tuple[None, float]:
-    """A baseline that is left out."""
+def skipped(_question: Question, _scope: int | None) -> tuple[None, float]:
+    """A baseline that is skipped."""
     return None, float("nan")
 
 
@@ -284,7 +284,7 @@ def show_mix(found: dict[str, dict[str, Spread]], calibration: float) -> None:
             loops = " / ".join(
                 f"{value / calibration:.4f}" for value in (spread.p50, spread.p95, spread.mean)
             )
-            rows.append([scope, name, spread, loops, spread.over(spreads["index"])])
+            rows.append([scope, name, spread, loops, spread.ratio_to(spreads["index"])])
     print("\n## Random mix: CPU, page of 50 and exact total; the index between writes\n")
     table(rows)
 
@@ -315,7 +315,7 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
     await surfaces(folder, bench.corpus)
     if options.together:
         questions = mix(bench.corpus, options.messages, SEED)[:200]
-        await together.measure(loaded, folder, questions, options.messages)
+        await concurrent_load.measure(loaded, folder, questions, options.messages)
     await loaded.engine.close()
 
 

@@ -1,8 +1,8 @@
 """The baselines: a LIKE scan, and FTS5 trigrams scoped by a range of rowids.
 
-The scan reads the store's own tables, as it would without an index. The trigrams are in a file
-of their own and as quick as they can be: the messages of an inbox lie side by side, and the
-order is that of the rowid, which needs no sorting.
+The scan reads the store's own tables, as it would without an index. The trigrams are in a separate
+file with the best layout for them: the messages of an inbox are adjacent, and the order is that of
+the rowid, which needs no sorting.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Spread:
     def __str__(self) -> str:
         return f"{self.p50:.2f} / {self.p95:.2f} / {self.mean:.2f}"
 
-    def over(self, other: Spread) -> str:
+    def ratio_to(self, other: Spread) -> str:
         """The ratio to another, for each number."""
         ratios = (self.p50 / other.p50, self.p95 / other.p95, self.mean / other.mean)
         return " / ".join(f"{ratio:.0f}" if ratio >= _WHOLE else f"{ratio:.1f}" for ratio in ratios)

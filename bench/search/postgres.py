@@ -1,13 +1,13 @@
-"""Search on PostgreSQL beside ILIKE and pg_trgm, on the same rows in the same run.
+"""Search on PostgreSQL compared with ILIKE and pg_trgm, on the same rows in the same run.
 
     python -m bench.search.postgres [URL] [-n N]
 
 Without a URL it starts a server of its own in a temporary folder. The database must be empty, or
 hold the same corpus from before. Times are wall clock on warm data, each a page of 50 and the exact
-total; read them as ratios. Ours are told between writes, which is compared, and after one. We are
-asked first, while there are no trigrams: PostgreSQL would use them for our questions as well, to
-our loss. Ends with 1 if a one-word class misses its bar (100 times as fast as ILIKE, 20 times as
-fast as pg_trgm) or an answer differs.
+total; compare them as ratios. Ours are reported between writes, which is compared, and after one.
+Ours are measured first, without trigrams, which PostgreSQL would use for our queries as well, to
+our disadvantage. Exits with 1 if a one-word class misses its bar (100 times as fast as ILIKE, 20
+times as fast as pg_trgm) or an answer differs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SIZES = """
 
 
 @dataclass(frozen=True)
-class Ours:
+class OurResult:
     """Our result: the total, and the times between writes and after one."""
 
     total: int
@@ -76,7 +76,7 @@ class Row:
 
     question: Question
     scope: str
-    ours: Ours
+    ours: OurResult
     ilike_ms: float
     trigrams_ms: float
     is_same: bool
@@ -100,7 +100,7 @@ class Row:
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """The result of some work, and its milliseconds when the data is cached."""
+    """The result of the work, and its milliseconds with cached data."""
     work()
     took, result = [], None
     while not took or (took[0] < SLOW_MS and len(took) < 5):
@@ -110,11 +110,11 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return result, statistics.median(took)
 
 
-class Others:
+class Baselines:
     """The same query on PostgreSQL itself, without our index."""
 
     def __init__(self, url: str) -> None:
-        # A plan that is kept would not notice that a way was switched off.
+        # A cached plan would still use a disabled access method.
         self._connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
         started = time.perf_counter()
         for statement in TRIGRAMS:
@@ -145,7 +145,7 @@ async def big_inbox(engine: PostgresEngine) -> int:
     return int(row[0])
 
 
-async def ask_ours(engine: PostgresEngine, q: str, inbox: int | None) -> Ours:
+async def ask_ours(engine: PostgresEngine, q: str, inbox: int | None) -> OurResult:
     """The total, and the times of a query between writes and after one."""
     searcher, query = (
         IndexSearcher(),
@@ -166,7 +166,7 @@ async def ask_ours(engine: PostgresEngine, q: str, inbox: int | None) -> Ours:
         return asked[0][0], statistics.median(ms for _, ms in asked[1:])
 
     total, ms = await median_ms(after_write=False)
-    return Ours(total, ms, (await median_ms(after_write=True))[1])
+    return OurResult(total, ms, (await median_ms(after_write=True))[1])
 
 
 async def run(url: str, messages: int) -> bool:
@@ -184,7 +184,7 @@ async def run(url: str, messages: int) -> bool:
     ]
     await engine.write(lambda tx: tx.run("DROP INDEX IF EXISTS bench_trigrams"))
     ours = [await ask_ours(engine, question.q, inbox) for question, _, inbox in asked]
-    others, rows = await asyncio.to_thread(Others, url), []
+    others, rows = await asyncio.to_thread(Baselines, url), []
     for (question, scope, inbox), own in zip(asked, ours, strict=True):
         ilike_total, ilike = others.ask(question.q, inbox, with_trigrams=False)
         total, trigrams = others.ask(question.q, inbox, with_trigrams=True)

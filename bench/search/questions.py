@@ -1,4 +1,4 @@
-"""The queries: fixed classes, and a random mix drawn from the corpus."""
+"""The queries: fixed classes, and a random mix from the corpus."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ async def overheads(
     settings = read_settings({**_UNLIMITED, "POSTROOM_DATA_DIR": str(folder)}).settings
     async with open_app(settings) as app:
         key = await app.reset_owner_key()
-        door = AccessControl.of(app, no_auth=False)
-        mcp = http_app(app, door, toolsets=settings.toolsets, read_only=False)
+        access = AccessControl.of(app, no_auth=False)
+        mcp = http_app(app, access, toolsets=settings.toolsets, read_only=False)
         asgi = build(app, mounts={"/mcp": mcp}, lifespans=[mcp.lifespan])
         async with mcp.lifespan():
             for question in questions:

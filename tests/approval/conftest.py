@@ -1,4 +1,4 @@
-"""An installation with a relay, an inbox with a correspondent, and keys under policies."""
+"""An installation with a relay, an inbox with a correspondent, and keys with policies."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from postroom.calls.operation import call
 from postroom.model.key import OWNER
 from postroom.operations.keys import create_key
 from tests.mails import deliver, mail
-from tests.pipeline.conftest import clock, post
+from tests.pipeline.conftest import clock, outbox_ctx
 
-__all__ = ["clock", "post"]
+__all__ = ["clock", "outbox_ctx"]
 
-Keyed = Callable[..., Awaitable[RequestContext]]
+KeyFactory = Callable[..., Awaitable[RequestContext]]
 KNOWN = "ana@example.com"
-STRANGER = "mallory@evil.example"
+UNKNOWN = "mallory@evil.example"
 
 
 @pytest.fixture
-async def heard(post: RequestContext) -> str:
-    """The id of a message from the correspondent, at a time that is long past."""
-    inbox = (await post.store.inboxes_at(["me@postroom.localhost"]))["me@postroom.localhost"]
-    return (await deliver(post, inbox, mail("Lunch?", sender=f"Ana <{KNOWN}>"))).message_id
+async def received(outbox_ctx: RequestContext) -> str:
+    """The id of an old message from the correspondent."""
+    inbox = (await outbox_ctx.store.inboxes_at(["me@postroom.localhost"]))["me@postroom.localhost"]
+    return (await deliver(outbox_ctx, inbox, mail("Lunch?", sender=f"Ana <{KNOWN}>"))).message_id
 
 
 @pytest.fixture
-def keyed(post: RequestContext) -> Keyed:
-    """The context of a new key."""
+def new_key(outbox_ctx: RequestContext) -> KeyFactory:
+    """Creates keys; returns their request contexts."""
 
     async def make(**limits: Any) -> RequestContext:
         arguments = {"name": "agent", "scopes": ["read", "write", "send"], **limits}
-        key = await call(post, create_key, arguments)
-        return replace(post, caller=await authenticate(post, key.key))
+        key = await call(outbox_ctx, create_key, arguments)
+        return replace(outbox_ctx, caller=await authenticate(outbox_ctx, key.key))
 
     return make
 
 
 def approver(app: App | RequestContext) -> RequestContext:
-    """The person at the terminal."""
+    """The user at the terminal."""
     assert isinstance(app, RequestContext)
     return replace(app, caller=OWNER)

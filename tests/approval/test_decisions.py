@@ -1,4 +1,4 @@
-"""What a person decides about held mail happens once, to exactly the mail they saw."""
+"""A decision about held mail takes effect once, on exactly the mail that was shown."""
 
 from __future__ import annotations
 
@@ -21,55 +21,55 @@ from postroom.operations.mail import message_changes
 from postroom.operations.outgoing import approvals, outbox, sending
 from postroom.operations.outgoing.approvals import approve_message, get_held_mail, reject_message
 from postroom.operations.outgoing.outbox import ListOutbox
-from tests.approval.conftest import KNOWN, STRANGER, Keyed
+from tests.approval.conftest import KNOWN, UNKNOWN, KeyFactory
 from tests.pipeline.clock import Clock
-from tests.pipeline.posting import statuses, types, working
+from tests.pipeline.outbox_helpers import relay_worker, statuses, types
 from tests.servers.relay import Relay, relaying
 
-MAIL = {"to": [STRANGER], "bcc": [KNOWN], "subject": "Offer", "body_text": "Ten per cent."}
+MAIL = {"to": [UNKNOWN], "bcc": [KNOWN], "subject": "Offer", "body_text": "Ten per cent."}
 
 
 @pytest.fixture
-async def held(post: RequestContext, keyed: Keyed, heard: str) -> Sent:
-    agent = await keyed()
+async def held(outbox_ctx: RequestContext, new_key: KeyFactory, received: str) -> Sent:
+    agent = await new_key()
     return await call(agent, sending.send_message, MAIL)
 
 
 async def seen(ctx: RequestContext, sent: Sent) -> dict[str, Any]:
-    """The arguments of a decision by somebody who has looked at the mail."""
+    """The arguments of a decision by a user who has seen the mail."""
     mail = await call(ctx, get_held_mail, {"message_id": sent.message_id})
     return {"message_id": sent.message_id, "sha256": mail.hold.sha256}
 
 
 async def work(ctx: RequestContext) -> Relay:
-    async with relaying() as relay, working(ctx, relay) as worker:
+    async with relaying() as relay, relay_worker(ctx, relay) as worker:
         await worker.finish(5)
     return relay
 
 
-async def test_the_sender_is_told_why_and_what_to_do(post: RequestContext, held: Sent) -> None:
+async def test_a_held_mail_has_reasons_and_a_hint(outbox_ctx: RequestContext, held: Sent) -> None:
     (warning, *_) = held.warnings or ()
 
     assert "held" == held.status
-    assert STRANGER in warning
+    assert UNKNOWN in warning
     assert "person" in warning
-    assert ["message.held"] == await types(post, held)
+    assert ["message.held"] == await types(outbox_ctx, held)
 
 
-async def test_nothing_of_a_mail_is_hidden_from_who_decides(
-    post: RequestContext, keyed: Keyed, heard: str
+async def test_the_approver_sees_all_of_a_mail(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
     html = '<p>Hello.</p><div style="display:none">the secret</div><!-- and more -->'
     others = {"reply_to": ["m@evil.example"], "headers": [{"name": "X-Data", "value": "more"}]}
     copies = {"cc": ["Cee <C@Example.com>"], "bcc": ["bcc@münchen.example"]}
     mail = {**MAIL, "body_text": None, "body_html": html, **others, **copies}
-    sent = await call(await keyed(), sending.send_message, mail)
+    sent = await call(await new_key(), sending.send_message, mail)
 
-    seen = await call(post, get_held_mail, {"message_id": sent.message_id})
+    seen = await call(outbox_ctx, get_held_mail, {"message_id": sent.message_id})
 
     assert ("Hello.", len("the secret")) == (seen.text, seen.hidden_chars)
     assert html in (seen.body_html or "")
-    assert ((STRANGER,), 1, 1) == (
+    assert ((UNKNOWN,), 1, 1) == (
         seen.to_addresses,
         len(seen.cc_addresses),
         len(seen.bcc_addresses),
@@ -78,125 +78,129 @@ async def test_nothing_of_a_mail_is_hidden_from_who_decides(
     assert (("m@evil.example",), (Header("X-Data", "more"),)) == (seen.reply_to, seen.headers)
 
 
-async def test_approved_mail_leaves_once_and_as_it_was_seen(
-    post: RequestContext, held: Sent
+async def test_approved_mail_is_sent_once_as_it_was_shown(
+    outbox_ctx: RequestContext, held: Sent
 ) -> None:
-    decision = await seen(post, held)
-    raw = (await post.store.message(held.message_id, EVERYTHING)).raw  # type: ignore[union-attr]
+    decision = await seen(outbox_ctx, held)
+    raw = (await outbox_ctx.store.message(held.message_id, EVERYTHING)).raw  # type: ignore[union-attr]
 
-    await call(post, approve_message, decision)
-    await call(post, approve_message, decision)
-    relay = await work(post)
+    await call(outbox_ctx, approve_message, decision)
+    await call(outbox_ctx, approve_message, decision)
+    relay = await work(outbox_ctx)
 
     [mail] = relay.mails
-    assert {STRANGER, KNOWN} == set(mail.recipients)
-    composed = await post.blobs.read(raw)
+    assert {UNKNOWN, KNOWN} == set(mail.recipients)
+    composed = await outbox_ctx.blobs.read(raw)
     assert composed.partition(b"\r\n\r\n")[2].strip() in mail.data
-    assert {STRANGER: "sent", KNOWN: "sent"} == await statuses(post, held)
-    assert ["message.held", "message.approved", "message.queued"] == (await types(post, held))[:3]
+    assert {UNKNOWN: "sent", KNOWN: "sent"} == await statuses(outbox_ctx, held)
+    assert ["message.held", "message.approved", "message.queued"] == (
+        await types(outbox_ctx, held)
+    )[:3]
 
 
-async def test_fifty_people_at_once_are_one_decision(post: RequestContext, held: Sent) -> None:
-    decision = await seen(post, held)
+async def test_fifty_concurrent_approvals_send_one_mail(
+    outbox_ctx: RequestContext, held: Sent
+) -> None:
+    decision = await seen(outbox_ctx, held)
     deciding = [
-        call(post, approve_message if n % 2 else reject_message, decision) for n in range(50)
+        call(outbox_ctx, approve_message if n % 2 else reject_message, decision) for n in range(50)
     ]
 
     outcomes = await asyncio.gather(*deciding, return_exceptions=True)
-    relay = await work(post)
+    relay = await work(outbox_ctx)
 
     unexpected = [o for o in outcomes if not isinstance(o, (Sent, Conflict))]
-    message = await post.store.message(held.message_id, EVERYTHING)
+    message = await outbox_ctx.store.message(held.message_id, EVERYTHING)
     assert message is not None
     assert message.hold is not None
     assert ([], message.hold.decision == "approved") == (unexpected, len(relay.mails) == 1)
 
 
-async def test_another_mail_than_the_one_that_was_seen_is_not_approved(
-    post: RequestContext, held: Sent
+async def test_a_mail_that_changed_since_it_was_shown_is_not_approved(
+    outbox_ctx: RequestContext, held: Sent
 ) -> None:
-    decision = {**await seen(post, held), "sha256": "0" * 64}
+    decision = {**await seen(outbox_ctx, held), "sha256": "0" * 64}
 
     with pytest.raises(Conflict, match="read it again"):
-        await call(post, approve_message, decision)
-    assert [] == (await work(post)).mails
+        await call(outbox_ctx, approve_message, decision)
+    assert [] == (await work(outbox_ctx)).mails
 
 
-async def test_rejected_mail_never_leaves(post: RequestContext, held: Sent) -> None:
-    decision = await seen(post, held)
-    await call(post, reject_message, {**decision, "note": "Too cheap."})
+async def test_rejected_mail_is_never_sent(outbox_ctx: RequestContext, held: Sent) -> None:
+    decision = await seen(outbox_ctx, held)
+    await call(outbox_ctx, reject_message, {**decision, "note": "Too cheap."})
 
     for operation, arguments in (
         (approve_message, decision),
         (outbox.retry_message, {"message_id": held.message_id}),
     ):
         with pytest.raises(MailError):
-            await call(post, operation, arguments)
-    message = await post.store.message(held.message_id, EVERYTHING)
+            await call(outbox_ctx, operation, arguments)
+    message = await outbox_ctx.store.message(held.message_id, EVERYTHING)
     assert message is not None
     assert ("rejected", "Too cheap.") == (message.status, message.hold and message.hold.note)
-    assert [] == (await work(post)).mails
-    assert "message.rejected" in await types(post, held)
+    assert [] == (await work(outbox_ctx)).mails
+    assert "message.rejected" in await types(outbox_ctx, held)
 
 
-async def test_what_nobody_approves_in_time_is_rejected(
-    post: RequestContext, clock: Clock, held: Sent
+async def test_mail_that_is_not_approved_in_time_is_rejected(
+    outbox_ctx: RequestContext, clock: Clock, held: Sent
 ) -> None:
-    decision = await seen(post, held)
+    decision = await seen(outbox_ctx, held)
     clock.now += timedelta(hours=72)
 
     with pytest.raises(Conflict, match="in time"):
-        await call(post, approve_message, decision)
-    relay = await work(post)
+        await call(outbox_ctx, approve_message, decision)
+    relay = await work(outbox_ctx)
 
-    assert ([], "rejected") == (relay.mails, (await statuses(post, held))[STRANGER])
+    assert ([], "rejected") == (relay.mails, (await statuses(outbox_ctx, held))[UNKNOWN])
     with pytest.raises(Conflict, match="in time"):
-        await call(post, approve_message, decision)
+        await call(outbox_ctx, approve_message, decision)
 
 
 async def test_approved_mail_that_is_scheduled_waits_for_its_time(
-    post: RequestContext, keyed: Keyed, clock: Clock, heard: str
+    outbox_ctx: RequestContext, new_key: KeyFactory, clock: Clock, received: str
 ) -> None:
-    agent = await keyed()
+    agent = await new_key()
     later = (clock() + timedelta(hours=5)).isoformat()
     sent = await call(agent, sending.send_message, {**MAIL, "send_at": later})
-    await call(post, approve_message, await seen(post, sent))
+    await call(outbox_ctx, approve_message, await seen(outbox_ctx, sent))
 
-    before = await work(post)
+    before = await work(outbox_ctx)
     clock.now += timedelta(hours=5, seconds=1)
-    after = await work(post)
+    after = await work(outbox_ctx)
 
     assert ("held", 0, 1) == (sent.status, len(before.mails), len(after.mails))
 
 
-async def test_a_held_mail_makes_nobody_known(
-    post: RequestContext, keyed: Keyed, heard: str
+async def test_a_held_mail_adds_no_known_contact(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    agent = await keyed()
+    agent = await new_key()
     first = await call(agent, sending.send_message, {**MAIL, "bcc": []})
     second = await call(agent, sending.send_message, {**MAIL, "bcc": [], "subject": "Again"})
-    await call(post, approve_message, await seen(post, second))
-    await work(post)
+    await call(outbox_ctx, approve_message, await seen(outbox_ctx, second))
+    await work(outbox_ctx)
     third = await call(agent, sending.send_message, {**MAIL, "bcc": [], "subject": "Third"})
 
     assert ["held", "held", "queued"] == [first.status, second.status, third.status]
 
 
-async def test_mail_that_was_changed_behind_the_gate_does_not_leave(
-    post: RequestContext, held: Sent
+async def test_mail_that_changed_after_approval_is_not_sent(
+    outbox_ctx: RequestContext, held: Sent
 ) -> None:
-    await call(post, approve_message, await seen(post, held))
-    await post.store.engine.write(
+    await call(outbox_ctx, approve_message, await seen(outbox_ctx, held))
+    await outbox_ctx.store.engine.write(
         lambda tx: tx.run(
             "UPDATE messages SET details = replace(details, :a, :b)",
-            a=STRANGER,
+            a=UNKNOWN,
             b="eve@evil.example",
         )
     )
 
-    relay = await work(post)
+    relay = await work(outbox_ctx)
 
-    assert ([], {"failed"}) == (relay.mails, set((await statuses(post, held)).values()))
+    assert ([], {"failed"}) == (relay.mails, set((await statuses(outbox_ctx, held)).values()))
 
 
 NOBODY_ELSE = [
@@ -206,47 +210,49 @@ NOBODY_ELSE = [
 
 
 @pytest.mark.parametrize(("who", "limits"), NOBODY_ELSE, ids=[who for who, _ in NOBODY_ELSE])
-async def test_nobody_approves_with_a_key_for_other_things(
-    post: RequestContext, keyed: Keyed, held: Sent, who: str, limits: dict[str, Any]
+async def test_other_scopes_do_not_approve(
+    outbox_ctx: RequestContext, new_key: KeyFactory, held: Sent, who: str, limits: dict[str, Any]
 ) -> None:
-    other = await keyed(**limits)
+    other = await new_key(**limits)
 
     for operation in (approve_message, reject_message):
         with pytest.raises(Forbidden):
-            await call(other, operation, await seen(post, held))
+            await call(other, operation, await seen(outbox_ctx, held))
 
 
-async def test_the_owners_key_does_not_approve(post: RequestContext, held: Sent) -> None:
-    by_key = replace(post, caller=replace(post.caller, scopes=ALL_SCOPES, is_local=False))
+async def test_the_owners_key_does_not_approve(outbox_ctx: RequestContext, held: Sent) -> None:
+    by_key = replace(
+        outbox_ctx, caller=replace(outbox_ctx.caller, scopes=ALL_SCOPES, is_local=False)
+    )
 
     with pytest.raises(Forbidden):
-        await call(by_key, approve_message, await seen(post, held))
+        await call(by_key, approve_message, await seen(outbox_ctx, held))
     with pytest.raises(Forbidden, match="terminal"):
         await call(by_key, keys.create_key, {"name": "x", "scopes": ["approve"]})
 
 
-async def test_a_key_that_approves_does_nothing_else(
-    post: RequestContext, keyed: Keyed, held: Sent
+async def test_the_scope_approve_allows_nothing_else(
+    outbox_ctx: RequestContext, new_key: KeyFactory, held: Sent
 ) -> None:
-    decider = await keyed(scopes=["approve"])
+    decider = await new_key(scopes=["approve"])
 
     listed = await call(decider, outbox.list_outbox, {"status": "held"})
     await call(decider, approve_message, await seen(decider, held))
 
     assert [held.message_id] == [entry.message_id for entry in listed.results]
-    assert 1 == len((await work(post)).mails)
+    assert 1 == len((await work(outbox_ctx)).mails)
     for arguments in ({}, {"status": "queued"}):
         with pytest.raises(Forbidden):
             await call(decider, outbox.list_outbox, arguments)
     with pytest.raises(InvalidInput, match="no other scope"):
-        await keyed(scopes=["approve", "read"])
+        await new_key(scopes=["approve", "read"])
 
 
-async def test_a_decider_of_one_inbox_does_not_see_others(
-    post: RequestContext, keyed: Keyed, held: Sent
+async def test_an_approver_of_one_inbox_does_not_see_others(
+    outbox_ctx: RequestContext, new_key: KeyFactory, held: Sent
 ) -> None:
-    decider = await keyed(scopes=["approve"], inboxes=[])
-    decision = await seen(post, held)
+    decider = await new_key(scopes=["approve"], inboxes=[])
+    decision = await seen(outbox_ctx, held)
 
     page = await outbox.list_outbox(decider, ListOutbox(status="held"))
     assert 0 == page.total
@@ -257,10 +263,10 @@ async def test_a_decider_of_one_inbox_does_not_see_others(
         await seen(decider, held)
 
 
-async def test_a_key_under_a_policy_cannot_make_a_freer_one(
-    post: RequestContext, keyed: Keyed, heard: str
+async def test_a_key_under_a_policy_cannot_create_a_less_limited_one(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    admin = await keyed(scopes=["read", "write", "send", "admin"], approval="risky")
+    admin = await new_key(scopes=["read", "write", "send", "admin"], approval="risky")
     send = {"name": "x", "scopes": ["send"]}
 
     for freer in ({"approval": "never"}, {"recipients": {"allow": ["@evil.example"]}}):
@@ -270,48 +276,50 @@ async def test_a_key_under_a_policy_cannot_make_a_freer_one(
     assert "always" == made.approval
 
 
-async def test_the_policy_of_an_inbox_holds_for_everybody(
-    post: RequestContext, keyed: Keyed, heard: str
+async def test_the_policy_of_an_inbox_applies_to_every_caller(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
     inbox = {"inbox_id": "me@postroom.localhost"}
-    admin = await keyed(scopes=["admin", "send", "read"])
-    await call(post, approvals.set_policy, {**inbox, "approval": "always"})
+    admin = await new_key(scopes=["admin", "send", "read"])
+    await call(outbox_ctx, approvals.set_policy, {**inbox, "approval": "always"})
 
-    sent = await call(post, sending.send_message, {**MAIL, "to": [KNOWN], "bcc": []})
+    sent = await call(outbox_ctx, sending.send_message, {**MAIL, "to": [KNOWN], "bcc": []})
 
     assert "held" == sent.status
     with pytest.raises(Forbidden):
         await call(admin, approvals.set_policy, {**inbox, "approval": "never"})
-    listed = await post.store.outbox(OutboxQuery(EVERYTHING, "held"))
+    listed = await outbox_ctx.store.outbox(OutboxQuery(EVERYTHING, "held"))
     assert [sent.message_id] == [entry.message_id for entry in listed.rows]
 
 
 OWNER_ADDRESS = "owner@example.org"
 
 
-async def test_the_owner_is_told_without_a_word_of_the_mail(
-    post: RequestContext, keyed: Keyed, heard: str
+async def test_the_owner_is_notified_without_the_text_of_the_mail(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    agent = await keyed()
-    telling = replace(post.gate, notify=OWNER_ADDRESS, page_url="https://mail.example/outgoing")
-    agent = replace(agent, gate=telling)
+    agent = await new_key()
+    webhook_worker = replace(
+        outbox_ctx.gate, notify=OWNER_ADDRESS, page_url="https://mail.example/outgoing"
+    )
+    agent = replace(agent, gate=webhook_worker)
     inbox = {"inbox_id": "me@postroom.localhost", "approval": "always"}
-    await call(post, approvals.set_policy, inbox)
+    await call(outbox_ctx, approvals.set_policy, inbox)
 
     for number in range(3):
         await call(agent, sending.send_message, {**MAIL, "subject": f"Secret {number}"})
-    [mail] = (await work(post)).mails
+    [mail] = (await work(outbox_ctx)).mails
 
     assert [OWNER_ADDRESS] == mail.recipients
     assert b"https://mail.example/outgoing" in mail.data
-    assert not any(word in mail.data for word in (b"Secret", b"Ten per cent", STRANGER.encode()))
+    assert not any(word in mail.data for word in (b"Secret", b"Ten per cent", UNKNOWN.encode()))
 
 
-async def test_a_key_under_a_policy_loosens_no_key(
-    post: RequestContext, keyed: Keyed, heard: str
+async def test_a_key_under_a_policy_cannot_relax_another_key(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    admin = await keyed(scopes=["read", "send", "admin"], approval="risky")
-    strict = await keyed(approval="always")
+    admin = await new_key(scopes=["read", "send", "admin"], approval="risky")
+    strict = await new_key(approval="always")
     change = {"key_id": strict.caller.key_id}
 
     for key_id in (admin.caller.key_id, strict.caller.key_id):
@@ -320,7 +328,7 @@ async def test_a_key_under_a_policy_loosens_no_key(
                 await call(admin, keys.update_key, {"key_id": key_id, **looser})
     with pytest.raises(Forbidden, match="relax it"):
         await call(admin, keys.update_key, {**change, "approval": "risky"})
-    loosened = await call(post, keys.update_key, {**change, "approval": "risky"})
+    loosened = await call(outbox_ctx, keys.update_key, {**change, "approval": "risky"})
     assert "risky" == loosened.approval
 
 
@@ -339,10 +347,10 @@ LIMIT = {"approval": "never", "recipients": {"allow": ["@example.org"]}}
         ({"approval": "always"}, True),
     ],
 )
-async def test_a_key_with_an_allow_list_as_its_limit_makes_none_without(
-    keyed: Keyed, heard: str, policy: dict[str, Any], is_as_strict: bool
+async def test_a_key_with_an_allow_list_creates_no_key_without_it(
+    new_key: KeyFactory, received: str, policy: dict[str, Any], is_as_strict: bool
 ) -> None:
-    admin = await keyed(scopes=["read", "send", "admin"], **LIMIT)
+    admin = await new_key(scopes=["read", "send", "admin"], **LIMIT)
     lists = {"recipients": {}, **policy}
 
     for operation, about in (
@@ -356,18 +364,16 @@ async def test_a_key_with_an_allow_list_as_its_limit_makes_none_without(
                 await call(admin, operation, {**about, **lists})
 
 
-async def test_a_mail_that_a_person_decides_is_not_sent_again(
-    post: RequestContext, held: Sent
-) -> None:
+async def test_a_held_mail_cannot_be_retried(outbox_ctx: RequestContext, held: Sent) -> None:
     retry = {"message_id": held.message_id}
     with pytest.raises(Conflict, match="approval"):
-        await call(post, outbox.retry_message, retry)
+        await call(outbox_ctx, outbox.retry_message, retry)
 
-    await call(post, reject_message, await seen(post, held))
+    await call(outbox_ctx, reject_message, await seen(outbox_ctx, held))
     with pytest.raises(Conflict, match="rejected"):
-        await call(post, outbox.retry_message, retry)
+        await call(outbox_ctx, outbox.retry_message, retry)
 
-    assert [] == (await work(post)).mails
+    assert [] == (await work(outbox_ctx)).mails
 
 
 @pytest.mark.parametrize(
@@ -379,10 +385,14 @@ async def test_a_mail_that_a_person_decides_is_not_sent_again(
         (message_changes.delete_message, {"permanent": True}),
     ],
 )
-async def test_a_held_mail_is_not_moved_out_of_sight(
-    post: RequestContext, keyed: Keyed, held: Sent, operation: Any, arguments: dict[str, Any]
+async def test_a_held_mail_cannot_be_moved(
+    outbox_ctx: RequestContext,
+    new_key: KeyFactory,
+    held: Sent,
+    operation: Any,
+    arguments: dict[str, Any],
 ) -> None:
-    agent = await keyed()
+    agent = await new_key()
 
     try:
         result = await call(agent, operation, {"message_id": held.message_id, **arguments})
@@ -390,7 +400,7 @@ async def test_a_held_mail_is_not_moved_out_of_sight(
     except Conflict as error:
         refused = str(error)
 
-    message = await post.store.message(held.message_id, EVERYTHING)
+    message = await outbox_ctx.store.message(held.message_id, EVERYTHING)
     assert message is not None
     assert ("Outbox",) == message.mailboxes
     assert "cancel_message" in refused

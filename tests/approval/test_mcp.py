@@ -1,4 +1,4 @@
-"""An agent over MCP is told of holds, wakes with the outcome, and has no tool to decide."""
+"""An agent over MCP is told of holds, waits for decisions, and has no tool to decide."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from postroom.operations.outgoing.approvals import approve_message, get_held_mai
 from postroom.surfaces.mcp.server import make_server
 from postroom.surfaces.mcp.tool_listing import BY_NAME, DEFAULT, ON_DEMAND
 from postroom.surfaces.mcp.toolsets import choose_tools
-from tests.approval.conftest import STRANGER
+from tests.approval.conftest import UNKNOWN
 from tests.mails import new_inbox
 
 EVERY_TOOL = choose_tools((*DEFAULT, *ON_DEMAND, *BY_NAME))
-MAIL = {"to": [STRANGER], "subject": "Hi", "body": "Hello"}
+MAIL = {"to": [UNKNOWN], "subject": "Hi", "body": "Hello"}
 
 
 def relaying_app(app: App) -> App:
@@ -38,7 +38,7 @@ async def approve(ctx: RequestContext, message_id: str) -> None:
     await call(ctx, approve_message, decision)
 
 
-async def test_the_agent_is_told_and_wakes_with_the_decision(app: App) -> None:
+async def test_a_wait_of_the_agent_ends_with_the_decision(app: App) -> None:
     here = relaying_app(app)
     await new_inbox(here.services, "me")
     server = make_server(here, EVERY_TOOL, lambda _: here.agent)
@@ -52,11 +52,11 @@ async def test_the_agent_is_told_and_wakes_with_the_decision(app: App) -> None:
         woken = (await waiting).structured_content or {}
 
     assert ("held", "queued") == (sent["status"], woken["message"]["status"])
-    assert STRANGER in sent["warnings"][0]
+    assert UNKNOWN in sent["warnings"][0]
     assert not woken["timed_out"]
 
 
-async def test_a_client_that_opens_pages_is_given_the_page_and_decides_nothing(app: App) -> None:
+async def test_a_client_that_opens_urls_gets_the_approval_page(app: App) -> None:
     here = relaying_app(app)
     await new_inbox(here.services, "me")
     asked: asyncio.Queue[Any] = asyncio.Queue()
@@ -76,7 +76,7 @@ async def test_a_client_that_opens_pages_is_given_the_page_and_decides_nothing(a
     assert params.url.endswith(f"/outgoing/{sent['id']}")
 
 
-def test_no_tool_decides() -> None:
+def test_no_tool_approves_or_rejects() -> None:
     names = {tool.operation.name for tool in EVERY_TOOL}
 
     assert not [name for name in names if re.search("approve|reject|policy|key", name)]

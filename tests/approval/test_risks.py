@@ -1,4 +1,4 @@
-"""What `risky` holds: strangers, files, many recipients, what follows on suspicious mail."""
+"""What the policy `risky` holds: unknown recipients, files, many recipients, suspicious threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from postroom.operations import inboxes, memories, webhooks
 from postroom.operations.agent import finding, reading
 from postroom.operations.mail import attachments, inbound, message_changes, messages, threads
 from postroom.operations.outgoing import approvals, drafts, outbox, sending
-from tests.approval.conftest import KNOWN, STRANGER, Keyed
+from tests.approval.conftest import KNOWN, UNKNOWN, KeyFactory
 from tests.mails import deliver, mail
 from tests.pipeline.clock import Clock
 
@@ -40,12 +40,12 @@ async def html_mail(ctx: RequestContext, html: str, **parts: Any) -> str:
     return (await deliver(ctx, inbox, raw)).message_id
 
 
-async def test_a_correspondent_is_no_stranger(keyed: Keyed, heard: str) -> None:
-    assert "queued" == (await send(await keyed(), KNOWN)).status
+async def test_mail_to_a_known_contact_is_sent(new_key: KeyFactory, received: str) -> None:
+    assert "queued" == (await send(await new_key(), KNOWN)).status
 
 
 TRICKS = [
-    STRANGER,
+    UNKNOWN,
     "ana@evil.example",
     "ana+tag@example.com",
     "ana@sub.example.com",
@@ -62,25 +62,25 @@ TRICKS = [
 
 @pytest.mark.parametrize("address", TRICKS)
 @pytest.mark.parametrize("place", ["to", "cc", "bcc"])
-async def test_an_address_that_only_looks_known_is_a_stranger(
-    post: RequestContext, keyed: Keyed, heard: str, address: str, place: str
+async def test_a_look_alike_address_is_unknown(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str, address: str, place: str
 ) -> None:
-    agent = await keyed()
+    agent = await new_key()
     recipients = {"to": [address]} if place == "to" else {"to": [KNOWN], place: [address]}
 
     try:
         sent = await send(agent, **recipients)
     except MailError:
-        return  # refused altogether
+        return  # refused entirely
 
     assert "held" == sent.status
 
 
 @pytest.mark.parametrize("address", ["Ana@Example.COM", '"ana"@example.com', "ANA@example.com"])
-async def test_the_same_mailbox_written_otherwise_is_known(
-    keyed: Keyed, heard: str, address: str
+async def test_other_spellings_of_a_known_address_are_known(
+    new_key: KeyFactory, received: str, address: str
 ) -> None:
-    assert "queued" == (await send(await keyed(), address)).status
+    assert "queued" == (await send(await new_key(), address)).status
 
 
 INJECTED = [
@@ -94,10 +94,10 @@ INJECTED = [
 
 @pytest.mark.parametrize("address", INJECTED)
 async def test_two_addresses_in_one_are_refused_or_held(
-    keyed: Keyed, heard: str, address: str
+    new_key: KeyFactory, received: str, address: str
 ) -> None:
     try:
-        sent = await send(await keyed(), address)
+        sent = await send(await new_key(), address)
     except MailError:
         return
 
@@ -107,8 +107,8 @@ async def test_two_addresses_in_one_are_refused_or_held(
 @pytest.mark.parametrize(
     ("to", "lists", "expected"),
     [
-        (STRANGER, {"allow": [STRANGER]}, "queued"),
-        (STRANGER, {"allow": ["@evil.example"]}, "queued"),
+        (UNKNOWN, {"allow": [UNKNOWN]}, "queued"),
+        (UNKNOWN, {"allow": ["@evil.example"]}, "queued"),
         ("x@sub.evil.example", {"allow": ["@evil.example"]}, "held"),
         (KNOWN, {"allow": ["@evil.example"]}, "queued"),
         (KNOWN, {"deny": ["@example.com"]}, "refused"),
@@ -117,9 +117,9 @@ async def test_two_addresses_in_one_are_refused_or_held(
     ],
 )
 async def test_lists_of_recipients(
-    keyed: Keyed, heard: str, to: str, lists: dict[str, list[str]], expected: str
+    new_key: KeyFactory, received: str, to: str, lists: dict[str, list[str]], expected: str
 ) -> None:
-    agent = await keyed(recipients=lists)
+    agent = await new_key(recipients=lists)
 
     try:
         status = (await send(agent, to)).status
@@ -129,21 +129,23 @@ async def test_lists_of_recipients(
     assert expected == status
 
 
-async def test_without_approval_an_allow_list_is_a_limit(keyed: Keyed, heard: str) -> None:
-    agent = await keyed(approval="never", recipients={"allow": [KNOWN]})
+async def test_without_approval_an_allow_list_is_a_limit(
+    new_key: KeyFactory, received: str
+) -> None:
+    agent = await new_key(approval="never", recipients={"allow": [KNOWN]})
 
     assert "queued" == (await send(agent, KNOWN)).status
     with pytest.raises(Forbidden, match="allow list"):
-        await send(agent, STRANGER)
+        await send(agent, UNKNOWN)
 
 
 async def test_files_and_many_recipients_are_held(
-    post: RequestContext, keyed: Keyed, heard: str
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
     people = [f"p{n}@example.com" for n in range(6)]
     for address in people:
-        await html_mail(post, ORDINARY, sender=address)
-    agent = await keyed()
+        await html_mail(outbox_ctx, ORDINARY, sender=address)
+    agent = await new_key()
 
     five, six = await send(agent, *people[:5]), await send(agent, *people)
     file = await send(agent, KNOWN, attachments=[FILE])
@@ -161,10 +163,10 @@ async def test_files_and_many_recipients_are_held(
         ("<p>Hello</p><p>the code is 4711</p>", "queued"),
     ],
 )
-async def test_text_that_nobody_would_see_is_held(
-    post: RequestContext, keyed: Keyed, heard: str, html: str, expected: str
+async def test_mail_with_hidden_text_is_held(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str, html: str, expected: str
 ) -> None:
-    agent = await keyed()
+    agent = await new_key()
     raw = mail("Hi", html, sender="me@postroom.localhost", to=KNOWN)
 
     sent = await send(agent, KNOWN, body_text=None, body_html=html)
@@ -177,18 +179,18 @@ async def test_text_that_nobody_would_see_is_held(
 
 
 async def test_hidden_text_is_found_in_a_draft_and_in_a_retry(
-    post: RequestContext, keyed: Keyed, heard: str
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    agent = await keyed()
+    agent = await new_key()
     mail_ = {"to": [KNOWN], "subject": "Hi", "body_html": HIDDEN}
     draft = await call(agent, drafts.create_draft, mail_)
 
     sent = await call(agent, drafts.send_draft, {"draft_id": draft.id})
-    await call(post, outbox.cancel_message, {"message_id": sent.message_id})
-    [again] = (await call(post, drafts.list_drafts, {})).results
+    await call(outbox_ctx, outbox.cancel_message, {"message_id": sent.message_id})
+    [again] = (await call(outbox_ctx, drafts.list_drafts, {})).results
 
     assert "held" == sent.status
-    assert "held" == (await call(post, drafts.send_draft, {"draft_id": again.id})).status
+    assert "held" == (await call(outbox_ctx, drafts.send_draft, {"draft_id": again.id})).status
 
 
 READS: dict[str, Any] = {
@@ -202,11 +204,11 @@ READS: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", READS)
 async def test_after_reading_hidden_text_mail_to_others_is_held(
-    post: RequestContext, keyed: Keyed, clock: Clock, heard: str, way: str
+    outbox_ctx: RequestContext, new_key: KeyFactory, clock: Clock, received: str, way: str
 ) -> None:
-    agent = await keyed()
-    message_id = await html_mail(post, HIDDEN, attachments=[("a.txt", "text/plain", b"Hi")])
-    message = await post.store.message(message_id, post.visible)
+    agent = await new_key()
+    message_id = await html_mail(outbox_ctx, HIDDEN, attachments=[("a.txt", "text/plain", b"Hi")])
+    message = await outbox_ctx.store.message(message_id, outbox_ctx.visible)
     assert message is not None
     before = await send(agent, KNOWN)
 
@@ -229,11 +231,13 @@ LISTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("way", LISTS)
-async def test_a_list_is_not_reading(
-    post: RequestContext, keyed: Keyed, heard: str, way: str
+async def test_listing_suspicious_mail_is_not_reading_it(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str, way: str
 ) -> None:
-    agent = await keyed()
-    message = await post.store.message(await html_mail(post, HIDDEN), post.visible)
+    agent = await new_key()
+    message = await outbox_ctx.store.message(
+        await html_mail(outbox_ctx, HIDDEN), outbox_ctx.visible
+    )
     assert message is not None
 
     operation, arguments = LISTS[way](message.thread_id)
@@ -243,10 +247,10 @@ async def test_a_list_is_not_reading(
 
 
 async def test_a_held_answer_shows_what_it_answers(
-    post: RequestContext, keyed: Keyed, heard: str
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    writer, reader = await keyed(approval="always"), await keyed()
-    reply = {"message_id": await html_mail(post, HIDDEN), "body_text": "Yes"}
+    writer, reader = await new_key(approval="always"), await new_key()
+    reply = {"message_id": await html_mail(outbox_ctx, HIDDEN), "body_text": "Yes"}
     held = await call(writer, sending.reply_to_message, reply)
 
     await call(reader, approvals.get_held_mail, {"message_id": held.message_id})
@@ -254,30 +258,32 @@ async def test_a_held_answer_shows_what_it_answers(
     assert "held" == (await send(reader, KNOWN)).status
 
 
-async def test_what_a_key_reads_counts_for_the_policy_of_the_inbox(
-    post: RequestContext, keyed: Keyed, heard: str
+async def test_reading_suspicious_mail_counts_for_the_policy_of_the_inbox(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
     policy = {"inbox_id": "me@postroom.localhost", "approval": "risky"}
-    await call(post, approvals.set_policy, policy)
-    agent = await keyed(approval="never")
+    await call(outbox_ctx, approvals.set_policy, policy)
+    agent = await new_key(approval="never")
 
     before = await send(agent, KNOWN)
-    await call(agent, messages.get_message, {"message_id": await html_mail(post, HIDDEN)})
+    await call(agent, messages.get_message, {"message_id": await html_mail(outbox_ctx, HIDDEN)})
     after = await send(agent, KNOWN)
 
     assert ["queued", "held"] == [before.status, after.status]
 
 
 async def test_reading_ordinary_mail_holds_nothing(
-    post: RequestContext, keyed: Keyed, heard: str
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    agent = await keyed()
+    agent = await new_key()
     newsletter = (
         '<div style="display:none">What is new this week</div><p>Our spring sale has begun.</p>'
     )
     ids = [
-        await html_mail(post, ORDINARY),
-        await html_mail(post, newsletter, headers=[("List-Unsubscribe", "<https://x.example/u>")]),
+        await html_mail(outbox_ctx, ORDINARY),
+        await html_mail(
+            outbox_ctx, newsletter, headers=[("List-Unsubscribe", "<https://x.example/u>")]
+        ),
     ]
     for message_id in ids:
         await call(agent, messages.get_message, {"message_id": message_id})
@@ -285,20 +291,20 @@ async def test_reading_ordinary_mail_holds_nothing(
     assert "queued" == (await send(agent, KNOWN)).status
 
 
-async def test_what_another_caller_read_does_not_count(
-    post: RequestContext, keyed: Keyed, heard: str
+async def test_reading_by_another_caller_does_not_count(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    reader, writer = await keyed(), await keyed()
-    await call(reader, messages.get_message, {"message_id": await html_mail(post, HIDDEN)})
+    reader, writer = await new_key(), await new_key()
+    await call(reader, messages.get_message, {"message_id": await html_mail(outbox_ctx, HIDDEN)})
 
     assert "queued" == (await send(writer, KNOWN)).status
 
 
 async def test_an_answer_in_a_suspicious_thread_goes_to_its_people_only(
-    post: RequestContext, keyed: Keyed, heard: str
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    message_id = await html_mail(post, HIDDEN)
-    agent = await keyed()
+    message_id = await html_mail(outbox_ctx, HIDDEN)
+    agent = await new_key()
     reply = {"message_id": message_id, "body_text": "Thanks"}
 
     answered = await call(agent, sending.reply_to_message, reply)
@@ -330,13 +336,14 @@ async def _remove(ctx: RequestContext, suspicious: Message, other: Message) -> N
 
 
 @pytest.mark.parametrize("disguise", [_merge, _merge_the_other_way, _hand_in, _remove])
-async def test_an_agent_brings_nobody_into_a_suspicious_thread(
-    post: RequestContext, keyed: Keyed, heard: str, disguise: Any
+async def test_an_agent_cannot_add_known_people_to_a_suspicious_thread(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str, disguise: Any
 ) -> None:
-    agent = await keyed()
-    message_id = await html_mail(post, HIDDEN)
+    agent = await new_key()
+    message_id = await html_mail(outbox_ctx, HIDDEN)
     suspicious, other = [
-        await call(agent, messages.get_message, {"message_id": id_}) for id_ in (message_id, heard)
+        await call(agent, messages.get_message, {"message_id": id_})
+        for id_ in (message_id, received)
     ]
 
     await disguise(agent, suspicious, other)
@@ -345,10 +352,10 @@ async def test_an_agent_brings_nobody_into_a_suspicious_thread(
 
 
 async def test_a_reply_to_an_address_elsewhere_is_held(
-    post: RequestContext, keyed: Keyed, heard: str
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    message_id = await html_mail(post, ORDINARY, headers=[("Reply-To", STRANGER)])
-    agent = await keyed()
+    message_id = await html_mail(outbox_ctx, ORDINARY, headers=[("Reply-To", UNKNOWN)])
+    agent = await new_key()
 
     sent = await call(
         agent, sending.reply_to_message, {"message_id": message_id, "body_text": "Yes"}
@@ -357,8 +364,10 @@ async def test_a_reply_to_an_address_elsewhere_is_held(
     assert "held" == sent.status
 
 
-async def test_far_more_mail_than_usual_is_held(keyed: Keyed, clock: Clock, heard: str) -> None:
-    agent = await keyed()
+async def test_far_more_mail_than_usual_is_held(
+    new_key: KeyFactory, clock: Clock, received: str
+) -> None:
+    agent = await new_key()
 
     found = [(await send(agent, KNOWN, subject=f"Mail {n}")).status for n in range(22)]
     clock.now += timedelta(hours=2)
@@ -369,40 +378,42 @@ async def test_far_more_mail_than_usual_is_held(keyed: Keyed, clock: Clock, hear
 
 @pytest.mark.parametrize(
     ("to", "expected"),
-    [(KNOWN, "leaves"), (STRANGER, "held"), ("me@postroom.localhost", "stays")],
+    [(KNOWN, "leaves"), (UNKNOWN, "held"), ("me@postroom.localhost", "stays")],
 )
-async def test_the_policies_can_be_asked_beforehand(
-    post: RequestContext, keyed: Keyed, heard: str, to: str, expected: str
+async def test_a_send_can_be_checked_beforehand(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str, to: str, expected: str
 ) -> None:
-    agent = await keyed()
+    agent = await new_key()
     raw = mail("Hi", sender="me@postroom.localhost", to=to)
 
-    by_owner = await call(post, approvals.check_policy, {"raw": raw, "key_id": agent.caller.key_id})
+    by_owner = await call(
+        outbox_ctx, approvals.check_policy, {"raw": raw, "key_id": agent.caller.key_id}
+    )
     by_itself = await call(agent, approvals.check_policy, {"raw": raw})
 
     assert (expected, by_owner) == (by_itself.verdict, by_itself)
-    assert 0 == (await post.store.outbox_state()).waiting
+    assert 0 == (await outbox_ctx.store.outbox_state()).waiting
 
 
 SECRET = "Bo's budget for the kitchen is forty thousand euros, and he will go to fifty."
 
 
-async def test_a_reason_names_nothing_that_others_may_not_see(
-    post: RequestContext, keyed: Keyed, heard: str
+async def test_a_reason_reveals_nothing_hidden(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    agent = await keyed()
+    agent = await new_key()
     links = [{"type": "about", "to": OTHER}]
     memory = {"key": "budget", "text": SECRET, "links": links, "namespace": "sales"}
     await call(agent, memories.memory_add, memory)
-    other = await call(post, inboxes.create_inbox, {"username": "other"})
+    other = await call(outbox_ctx, inboxes.create_inbox, {"username": "other"})
     raw = mail("News", HIDDEN, sender=OTHER).replace(b"text/plain", b"text/html")
-    read = (await deliver(post, other, raw)).message_id
+    read = (await deliver(outbox_ctx, other, raw)).message_id
     await call(agent, messages.get_message, {"message_id": read})
 
     sent = await send(agent, KNOWN, inbox_id="me@postroom.localhost", body_text=SECRET)
 
     me = "me@postroom.localhost"
-    limited = await keyed(scopes=["read"], inboxes=[me])
+    limited = await new_key(scopes=["read"], inboxes=[me])
     held = await call(limited, approvals.get_held_mail, {"message_id": sent.message_id})
     assert any("memory" in reason for reason in held.hold.reasons)
     assert any("another inbox" in reason for reason in held.hold.reasons)

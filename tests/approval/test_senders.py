@@ -1,4 +1,4 @@
-"""Whose mail an inbox takes: allow and block lists of senders."""
+"""Allow and block lists of senders of an inbox."""
 
 from __future__ import annotations
 
@@ -31,28 +31,30 @@ INBOX = {"inbox_id": "me@postroom.localhost"}
         (SenderLists(block=("@y.example",)), ["", ""], False),
     ],
 )
-def test_who_is_blocked(lists: SenderLists, senders: list[str], expected: bool) -> None:
+def test_which_senders_are_blocked(lists: SenderLists, senders: list[str], expected: bool) -> None:
     assert expected == is_blocked(lists, senders)
 
 
-async def test_mail_of_a_blocked_sender_goes_to_junk(post: RequestContext, heard: str) -> None:
-    inbox = (await post.store.inboxes_at([INBOX["inbox_id"]]))[INBOX["inbox_id"]]
-    await call(post, set_policy, {**INBOX, "senders": {"block": ["@spam.example"]}})
+async def test_mail_of_a_blocked_sender_goes_to_junk(
+    outbox_ctx: RequestContext, received: str
+) -> None:
+    inbox = (await outbox_ctx.store.inboxes_at([INBOX["inbox_id"]]))[INBOX["inbox_id"]]
+    await call(outbox_ctx, set_policy, {**INBOX, "senders": {"block": ["@spam.example"]}})
 
     added = [
-        await deliver(post, inbox, mail("Hi", sender=sender))
+        await deliver(outbox_ctx, inbox, mail("Hi", sender=sender))
         for sender in ("x@spam.example", "x@ham.example")
     ]
 
-    found = [await post.store.message(one.message_id, post.visible) for one in added]
+    found = [await outbox_ctx.store.message(one.message_id, outbox_ctx.visible) for one in added]
     assert [("Junk",), ("Inbox",)] == [message.mailboxes for message in found if message]
-    policy = await call(post, get_policy, INBOX)
+    policy = await call(outbox_ctx, get_policy, INBOX)
     assert ("@spam.example",) == policy.senders.block
 
 
 @pytest.mark.parametrize("wrong", ["x.example", "@", "@x example", "x@", "@a@b", "@-x.example"])
-async def test_what_is_neither_an_address_nor_a_domain_is_refused(
-    post: RequestContext, wrong: str
+async def test_an_entry_that_is_no_address_or_domain_is_refused(
+    outbox_ctx: RequestContext, wrong: str
 ) -> None:
     with pytest.raises(InvalidInput, match=r"senders\.block.*(address|at least)"):
-        await call(post, set_policy, {**INBOX, "senders": {"block": [wrong]}})
+        await call(outbox_ctx, set_policy, {**INBOX, "senders": {"block": [wrong]}})

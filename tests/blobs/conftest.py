@@ -20,7 +20,7 @@ def bucket() -> Iterator[S3Store]:
 
 @pytest.fixture
 def reached(bucket: S3Store, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The bucket's URL, with all that a user sets to reach its server, which has no TLS."""
+    """The bucket's URL, with the environment that reaches its server, which has no TLS."""
     for name, value in environment(bucket).items():
         monkeypatch.setenv(name, value)
     return f"s3://{bucket.config['bucket']}/some/prefix"
@@ -28,10 +28,10 @@ def reached(bucket: S3Store, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ObjectBlobs, Faults]]:
-    """A bucket of its own on a server that can be told to fail."""
+    """A bucket on a server that can be told to fail."""
     faults = Faults()
     with running(faults=faults) as store:
         for name, value in environment(store).items():
             monkeypatch.setenv(name, value)
-        faults.asked.clear()
+        faults.requests.clear()
         yield ObjectBlobs.at("s3://postroom-test"), faults

@@ -1,4 +1,4 @@
-"""One suite for every blob store."""
+"""Every blob store passes the same suite."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     return ObjectBlobs(store)
 
 
-async def test_what_was_put_is_read_back_whole_and_in_parts(blobs: BlobStore) -> None:
+async def test_a_stored_blob_is_read_back_whole_and_in_parts(blobs: BlobStore) -> None:
     content = os.urandom(700_000)
 
     (key,) = await blobs.put([content])
@@ -61,7 +61,7 @@ async def test_what_was_put_is_read_back_whole_and_in_parts(blobs: BlobStore) ->
     assert content == b"".join([chunk async for chunk in blobs.stream(key)])
 
 
-async def test_the_same_content_has_one_key_and_empty_content_is_content(
+async def test_the_same_content_has_one_key_and_may_be_empty(
     blobs: BlobStore,
 ) -> None:
     one, two, empty = await blobs.put([b"same", b"same", b""])
@@ -78,7 +78,7 @@ async def test_a_missing_blob_is_not_found(blobs: BlobStore) -> None:
     assert frozenset({"0" * 64}) == await blobs.missing(["0" * 64])
 
 
-async def test_damage_is_told(blobs: BlobStore) -> None:
+async def test_damage_is_reported(blobs: BlobStore) -> None:
     (key,) = await blobs.put([b"content"])
 
     assert await blobs.find_damage(key, 7) is None
@@ -86,7 +86,7 @@ async def test_damage_is_told(blobs: BlobStore) -> None:
     assert "missing" in (await blobs.find_damage("0" * 64, 1) or "")
 
 
-async def test_discard_removes_what_is_unused_and_keeps_the_rest(blobs: BlobStore) -> None:
+async def test_discard_removes_only_unused_blobs(blobs: BlobStore) -> None:
     used, unused = await blobs.put([b"used", b"unused"])
 
     async def first_used(keys: Sequence[str]) -> frozenset[str]:
@@ -97,7 +97,7 @@ async def test_discard_removes_what_is_unused_and_keeps_the_rest(blobs: BlobStor
     assert frozenset({unused}) == await blobs.missing([used, unused])
 
 
-async def test_a_sweep_takes_only_what_is_old_and_unused(blobs: BlobStore) -> None:
+async def test_a_sweep_removes_only_old_unused_blobs(blobs: BlobStore) -> None:
     keys = await blobs.put([b"one", b"two"])
 
     assert 0 == await blobs.sweep(nothing_used, older_than=timedelta(hours=1))
@@ -106,7 +106,7 @@ async def test_a_sweep_takes_only_what_is_old_and_unused(blobs: BlobStore) -> No
     assert 2 == await blobs.sweep(nothing_used, older_than=timedelta(seconds=-1))
 
 
-async def test_a_mark_says_whose_the_blobs_are_and_is_none_of_them(blobs: BlobStore) -> None:
+async def test_the_installation_mark_is_not_a_blob(blobs: BlobStore) -> None:
     unmarked = await blobs.mark.read()
     await blobs.mark.write("one")
     await blobs.mark.write("another")
@@ -132,7 +132,7 @@ async def test_a_blob_put_again_during_removal_survives(blobs: BlobStore) -> Non
     assert b"again" == await blobs.read(key)
 
 
-async def test_many_writers_of_the_same_content_do_not_harm_it(blobs: BlobStore) -> None:
+async def test_concurrent_writers_of_the_same_content_do_not_damage_it(blobs: BlobStore) -> None:
     contents = [b"x" * 50_000, b"y" * 50_000]
 
     await asyncio.gather(*(blobs.put(contents) for _ in range(8)))
@@ -153,7 +153,7 @@ async def test_a_file_blob_set_aside_by_a_killed_removal_comes_back(tmp_path: Pa
     assert frozenset() == await files.missing([key])
 
 
-async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
+async def test_files_are_private(tmp_path: Path) -> None:
     folder = tmp_path / "blobs"
 
     (key,) = await FileBlobs(folder).put([b"private"])
@@ -163,7 +163,7 @@ async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("harm", "overwrite"), [(b"cut", False), (b"wrong", True)])
-async def test_what_is_damaged_is_written_anew(
+async def test_a_damaged_blob_is_written_again(
     blobs: BlobStore, tmp_path: Path, harm: bytes, overwrite: bool
 ) -> None:
     (key,) = await blobs.put([b"whole"])
@@ -178,13 +178,13 @@ async def test_what_is_damaged_is_written_anew(
     assert b"whole" == await blobs.read(key)
 
 
-def test_what_is_kept_to_try_a_folder_does_not_stay(tmp_path: Path) -> None:
+def test_a_readiness_check_leaves_no_file(tmp_path: Path) -> None:
     asyncio.run(FileBlobs(tmp_path).check())
 
     assert [] == [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-async def test_after_a_failed_sync_nothing_more_is_kept_until_a_restart(
+async def test_after_a_failed_sync_nothing_is_stored_until_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs = FileBlobs(tmp_path)
@@ -221,7 +221,7 @@ IN_FOLDER = re.compile(r"blobs/(../[^\">]+|..(?=>))")
 
 
 @pytest.mark.parametrize("syncs", ["together", "each"])
-def test_many_files_are_on_disk_before_they_have_a_name(tmp_path: Path, syncs: str) -> None:
+def test_files_are_synced_before_they_are_renamed(tmp_path: Path, syncs: str) -> None:
     blobs, trace = tmp_path / "blobs", tmp_path / "trace"
     strace = ["strace", "-f", "-y", "-o", str(trace), "-e", "trace=openat,rename,fsync,syncfs"]
     subprocess.run([*strace, sys.executable, "-c", PUT_MANY, str(blobs), syncs], check=True)
@@ -248,7 +248,7 @@ def test_many_files_are_on_disk_before_they_have_a_name(tmp_path: Path, syncs: s
     assert is_together == any("syncfs(" in line for line in lines)
 
 
-def test_many_files_are_not_kept_if_their_sync_failed(
+def test_no_file_is_kept_if_the_sync_of_a_batch_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_descriptor: int) -> None:

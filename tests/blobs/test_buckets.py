@@ -1,4 +1,4 @@
-"""What only a bucket has: links, bad days, and a way there."""
+"""Behaviour that only buckets have: links, faults of the server, and its address."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.blobs.test_blobs import all_used, nothing_used
 from tests.servers.s3 import Faults, answering
 
 
-async def test_an_object_that_is_sent_in_parts_is_whole(bucket: S3Store) -> None:
+async def test_an_object_uploaded_in_parts_is_complete(bucket: S3Store) -> None:
     blobs = ObjectBlobs(bucket)
     content = os.urandom(17 * 1024 * 1024)
 
@@ -44,7 +44,7 @@ async def test_an_object_set_aside_by_a_killed_removal_is_read_and_comes_back(
     assert frozenset() == await blobs.missing([key])
 
 
-async def test_a_link_leads_to_the_content_without_a_login(bucket: S3Store) -> None:
+async def test_a_link_gives_the_content_without_a_login(bucket: S3Store) -> None:
     blobs = ObjectBlobs(bucket)
     (key,) = await blobs.put([b"for a while"])
 
@@ -54,7 +54,7 @@ async def test_a_link_leads_to_the_content_without_a_login(bucket: S3Store) -> N
         assert b"for a while" == (await http.get(link)).content
 
 
-async def test_the_environment_says_how_a_bucket_is_reached(reached: str) -> None:
+async def test_the_environment_configures_access_to_a_bucket(reached: str) -> None:
     blobs = ObjectBlobs.at(reached)
 
     (key,) = await blobs.put([b"over plain HTTP"])
@@ -62,7 +62,7 @@ async def test_the_environment_says_how_a_bucket_is_reached(reached: str) -> Non
     assert b"over plain HTTP" == await blobs.read(key)
 
 
-async def test_links_lead_to_where_others_reach_the_bucket(
+async def test_links_use_the_public_address_of_the_bucket(
     bucket: S3Store, reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outside = bucket.config["endpoint"].replace("127.0.0.1", "localhost")
@@ -77,7 +77,7 @@ async def test_links_lead_to_where_others_reach_the_bucket(
         assert b"for those outside" == (await http.get(link)).content
 
 
-async def test_a_bucket_that_is_not_there_is_told_with_what_to_do(
+async def test_a_missing_bucket_is_reported_with_a_remedy(
     reached: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     blobs = ObjectBlobs.at("s3://nobody-made-this")
@@ -95,7 +95,7 @@ async def test_a_bucket_that_is_not_there_is_told_with_what_to_do(
     assert all("NoSuchBucket" in reason and "Debug" not in reason for reason in reasons)
 
 
-async def test_a_bucket_is_tried_as_it_is_used_and_not_if_it_took_something_just_now(
+async def test_readiness_tests_a_write_unless_one_just_succeeded(
     faulty: tuple[ObjectBlobs, Faults],
 ) -> None:
     blobs, faults = faulty
@@ -103,12 +103,12 @@ async def test_a_bucket_is_tried_as_it_is_used_and_not_if_it_took_something_just
     await blobs.check()
     await blobs.check()
 
-    assert ["HEAD", "PUT", "POST"] == [method for method, _ in faults.asked]
-    assert "POST /postroom-test?delete" == " ".join(faults.asked[-1])
+    assert ["HEAD", "PUT", "POST"] == [method for method, _ in faults.requests]
+    assert "POST /postroom-test?delete" == " ".join(faults.requests[-1])
 
 
 @pytest.mark.parametrize("method", ["HEAD", "PUT"])
-async def test_a_bucket_that_refuses_a_part_of_keeping_a_mail_is_not_ready(
+async def test_a_bucket_that_refuses_any_step_of_a_write_is_not_ready(
     faulty: tuple[ObjectBlobs, Faults], method: str
 ) -> None:
     blobs, faults = faulty
@@ -120,7 +120,7 @@ async def test_a_bucket_that_refuses_a_part_of_keeping_a_mail_is_not_ready(
             await attempt
 
 
-async def test_a_bucket_that_lets_nobody_remove_anything_is_ready(
+async def test_a_bucket_that_refuses_deletions_is_ready(
     faulty: tuple[ObjectBlobs, Faults],
 ) -> None:
     blobs, faults = faulty
@@ -129,7 +129,7 @@ async def test_a_bucket_that_lets_nobody_remove_anything_is_ready(
     assert await blobs.check() is None
 
 
-async def test_a_server_without_conditions_keeps_blobs(
+async def test_a_server_without_conditional_writes_stores_blobs(
     faulty: tuple[ObjectBlobs, Faults],
 ) -> None:
     blobs, faults = faulty
@@ -142,7 +142,7 @@ async def test_a_server_without_conditions_keeps_blobs(
     assert b"unconditional" == await blobs.read(key)
 
 
-async def test_many_objects_are_removed_side_by_side_and_in_few_requests(
+async def test_objects_are_removed_concurrently_in_few_requests(
     faulty: tuple[ObjectBlobs, Faults],
 ) -> None:
     blobs, faults = faulty
@@ -153,19 +153,21 @@ async def test_many_objects_are_removed_side_by_side_and_in_few_requests(
         if request["REQUEST_METHOD"] == "PUT":
             together.wait(timeout=60)
 
-    faults.asked.clear()
+    faults.requests.clear()
     faults.instead = meet
     await blobs.discard(keys, nothing_used)
 
-    asked = Counter(method for method, _ in faults.asked)
+    asked = Counter(method for method, _ in faults.requests)
     assert {"PUT": 40, "POST": 2} == asked
     assert frozenset(keys) == await blobs.missing(keys)
 
 
-async def test_a_server_is_not_asked_for_all_blobs_at_once(
+async def test_concurrent_requests_to_a_server_are_limited(
     reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What waits for its turn at the server would be taken for silence."""
+    """A request that waits for a slot of the server would look like a server that does
+    not respond.
+    """
     in_flight, most = 0, 0
     ask = obstore.head_async
 
@@ -184,7 +186,7 @@ async def test_a_server_is_not_asked_for_all_blobs_at_once(
     assert objects._CONCURRENT_REQUESTS == most
 
 
-async def test_a_bucket_that_is_gone_is_not_mail_that_is_lost(reached: str) -> None:
+async def test_a_missing_bucket_is_not_reported_as_a_missing_blob(reached: str) -> None:
     blobs, key = ObjectBlobs.at("s3://nobody-made-this"), "0" * 64
 
     for attempt in (

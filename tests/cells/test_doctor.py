@@ -1,4 +1,4 @@
-"""`postroom doctor` names the cell, and says whether the others receive mail."""
+"""`postroom doctor` names the cell, and says whether the other cells receive mail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def finding(data: Path, **extra: str) -> CheckResult | None:
     return next((one for one in found if one.check == "cell"), None)
 
 
-async def test_the_doctor_tells_the_cell_and_connects_to_the_others(tmp_path: Path) -> None:
+async def test_doctor_names_the_cell_and_connects_to_the_others(tmp_path: Path) -> None:
     async with relaying() as other:
         relays = f"b.example={other.url}"
         fine = await finding(tmp_path, POSTROOM_CELL="a", POSTROOM_CELL_RELAYS=relays)
@@ -32,5 +32,5 @@ async def test_the_doctor_tells_the_cell_and_connects_to_the_others(tmp_path: Pa
     assert "hush" not in str(down)
 
 
-async def test_the_doctor_says_nothing_of_cells_where_there_are_none(tmp_path: Path) -> None:
+async def test_doctor_omits_cells_without_cells(tmp_path: Path) -> None:
     assert await finding(tmp_path) is None

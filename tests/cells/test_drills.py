@@ -1,4 +1,4 @@
-"""A quick share of the drills on cells; `make faults-cells` runs them for longer."""
+"""A small run of the drills on cells; `make faults-cells` runs them for longer."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from tests.servers.cells import Cell, cells, routed
 from tests.servers.nginx import Nginx
 
 
-def test_mail_from_cell_to_cell_arrives_once_though_both_are_killed(both: list[Cell]) -> None:
-    found = killed_by_turns(2, *both)
+def test_mail_between_cells_arrives_once_although_both_are_killed(two_cells: list[Cell]) -> None:
+    found = killed_by_turns(2, *two_cells)
 
     assert found.is_clean, found
     assert found.acknowledged
 
 
-def test_a_cell_is_added_while_the_others_are_used(
-    router: Nginx, both: list[Cell], postgres_server: postgres.Postgres, tmp_path: Path
+def test_a_cell_is_added_under_load(
+    router: Nginx, two_cells: list[Cell], postgres_server: postgres.Postgres, tmp_path: Path
 ) -> None:
-    found = added_cells(1, tmp_path, router, both, postgres_server)
+    found = added_cells(1, tmp_path, router, two_cells, postgres_server)
 
     assert found.is_clean, found
 
 
-def test_who_follows_events_beside_eight_writers_misses_none(
-    router: Nginx, both: list[Cell]
+def test_a_client_that_follows_events_of_eight_writers_misses_none(
+    router: Nginx, two_cells: list[Cell]
 ) -> None:
-    found = followed_events(40, router, both[0])
+    found = followed_events(40, router, two_cells[0])
 
     assert found.is_clean, found
     assert 40 == found.acknowledged
 
 
-def test_a_cell_without_a_database_says_so_and_the_others_go_on(
+def test_a_cell_without_a_database_is_unavailable_and_the_others_work(
     postgres_server: postgres.Postgres, tmp_path: Path
 ) -> None:
     with (
@@ -49,7 +49,7 @@ def test_a_cell_without_a_database_says_so_and_the_others_go_on(
     assert found.is_clean, found
 
 
-def test_a_cell_moves_to_its_standby_under_load() -> None:
+def test_the_standby_of_a_cell_is_promoted_under_load() -> None:
     found = promoted(1, 1.0, processes=1)
 
     assert found.is_clean, found

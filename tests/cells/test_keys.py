@@ -1,6 +1,6 @@
-"""A key opens its own cell and no other.
+"""A key gives access to its own cell only.
 
-Wrong keys make those after them wait, so these cells are used for nothing else.
+Wrong keys delay the requests after them, so these cells are used for nothing else.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ import itertools
 
 import httpx2
 
-from tests.cells.conftest import PATIENCE_S, bearer, trust
+from tests.cells.conftest import TIMEOUT_S, bearer, trust
 from tests.servers.cells import Cell
 from tests.servers.nginx import DOMAIN, Nginx
 
 PREFIXES = ("pk_a_", "pk_b_", "pk_c_", "po_a_", "pk_", "", "pk_A_", "pk_a_b_", "a.")
 AT_ONCE = 16
-"""A wrong key waits a moment for its answer, so several are tried at the same time."""
+"""Responses to wrong keys are delayed, so several are tried concurrently."""
 
 
-async def test_the_key_of_one_cell_is_worth_nothing_in_another(
-    router: Nginx, both: list[Cell]
+async def test_the_key_of_one_cell_is_refused_by_another(
+    router: Nginx, two_cells: list[Cell]
 ) -> None:
-    """Every mix of a prefix, a random part, a way in and a header."""
-    parts = [cell.key.removeprefix(f"pk_{cell.name}_") for cell in both]
+    """Every combination of prefix, random part, path and header."""
+    parts = [cell.key.removeprefix(f"pk_{cell.name}_") for cell in two_cells]
     secret = [p + part for p, part in itertools.product(PREFIXES, (*parts, parts[0][::-1]))]
     ways = [(router.url, DOMAIN, True), (router.url, DOMAIN, False)]
-    ways += [(f"http://{cell.address}", cell.host, True) for cell in both]
+    ways += [(f"http://{cell.address}", cell.host, True) for cell in two_cells]
     limit = asyncio.Semaphore(AT_ONCE)
-    async with httpx2.AsyncClient(timeout=PATIENCE_S, verify=trust(router)) as client:
+    async with httpx2.AsyncClient(timeout=TIMEOUT_S, verify=trust(router)) as client:
 
         async def opened(key: str, way: tuple[str, str, bool]) -> tuple[str, str] | None:
             url, host, is_bearer = way
@@ -43,4 +43,4 @@ async def test_the_key_of_one_cell_is_worth_nothing_in_another(
 
         found = await asyncio.gather(*(opened(*mix) for mix in itertools.product(secret, ways)))
 
-    assert {(cell.key, f"bo@{cell.domain}") for cell in both} == {*found} - {None}
+    assert {(cell.key, f"bo@{cell.domain}") for cell in two_cells} == {*found} - {None}

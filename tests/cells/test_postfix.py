@@ -1,4 +1,4 @@
-"""One Postfix in front of all cells hands each mail to the cell of its domain."""
+"""One Postfix in front of all cells delivers each mail to the cell of its domain."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def subjects(cell: Cell) -> set[object]:
     return {row[0] for row in cell.rows(SUBJECTS)}
 
 
-def test_a_postfix_with_a_transport_map_hands_mail_to_each_cell(both: list[Cell]) -> None:
-    first, second = both
-    with postfix(free_port(), {cell.domain: cell.smtp for cell in both}) as port:
+def test_a_postfix_with_a_transport_map_delivers_to_each_cell(two_cells: list[Cell]) -> None:
+    first, second = two_cells
+    with postfix(free_port(), {cell.domain: cell.smtp for cell in two_cells}) as port:
         with smtplib.SMTP("127.0.0.1", port, timeout=60) as session:
             send(session, "One", [first])
-            send(session, "Both", both)
+            send(session, "Both", two_cells)
             until(lambda: {"One", "Both"} == subjects(first) and {"Both"} == subjects(second))
             second.kill()
-            send(session, "While one is down", both)
+            send(session, "While one is down", two_cells)
             until(lambda: "While one is down" in subjects(first))
         second.start()
 

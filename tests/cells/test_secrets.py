@@ -1,4 +1,4 @@
-"""New keys, tokens, links and sessions name their cell; older ones go on."""
+"""New keys, tokens, links and sessions contain the name of their cell; older ones still work."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_the_key_of_another_cell_is_refused_with_the_names_of_both(app: Ap
         await app.authenticate(new_secret("a1"))
 
 
-def test_no_key_without_a_cell_seems_to_have_one() -> None:
+def test_a_key_without_a_cell_is_not_taken_for_one_with_a_cell() -> None:
     """A random part may begin like the name of a cell."""
     assert [None] * 3 == [
         cell_of(f"pk_{rest}") for rest in ("a" * 43, "b_" + "a" * 41, "a_b_" * 10)
@@ -97,6 +97,6 @@ def test_none_of_them_is_logged(new: Callable[[str | None], str], cell: str | No
 
 
 @pytest.mark.parametrize("name", ["A", "a-b", "a_b", "a" * 17, "ä", "a b"])
-def test_a_name_that_a_key_cannot_carry_is_refused(name: str) -> None:
+def test_a_cell_name_that_cannot_be_part_of_a_key_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="POSTROOM_CELL: must be 1 to 16 of a-z and 0-9"):
         read_settings({"POSTROOM_CELL": name})

@@ -1,4 +1,4 @@
-"""The Python client, both kinds of it, against a running server."""
+"""The Python client, synchronous and asynchronous, against a running server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.servers.postroom import Running, running
 
 
 @dataclass(frozen=True)
-class Caller:
-    """A client of either kind, called in the same way."""
+class AnyClient:
+    """A client of either kind behind one asynchronous interface."""
 
     client: Any
 
@@ -27,16 +27,16 @@ class Caller:
         found = getattr(self.client, name)(*args, **kwargs)
         return await found if inspect.isawaitable(found) else found
 
-    async def everything(self, page: Any) -> list[Any]:
-        """What a page goes through when it is iterated over."""
+    async def all_items(self, page: Any) -> list[Any]:
+        """All items of a page when it is iterated over."""
         return list(page) if isinstance(page, Page) else [row async for row in page]
 
 
 KINDS = {"Postroom": Postroom, "AsyncPostroom": AsyncPostroom}
 
 
-async def made(kind: str, *args: Any, **kwargs: Any) -> AsyncIterator[Caller]:
-    caller = Caller(KINDS[kind](*args, **kwargs))
+async def make_client(kind: str, *args: Any, **kwargs: Any) -> AsyncIterator[AnyClient]:
+    caller = AnyClient(KINDS[kind](*args, **kwargs))
     yield caller
     await caller.close()
 
@@ -49,12 +49,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.fixture(params=KINDS)
-async def postroom(request: pytest.FixtureRequest, server: Running) -> AsyncIterator[Caller]:
+async def postroom(request: pytest.FixtureRequest, server: Running) -> AsyncIterator[AnyClient]:
     """The owner's client."""
-    async for caller in made(request.param, server.url, server.key):
+    async for caller in make_client(request.param, server.url, server.key):
         yield caller
 
 
 @pytest.fixture
-async def inbox(postroom: Caller) -> Any:
+async def inbox(postroom: AnyClient) -> Any:
     return await postroom.create_inbox(name="Bo")

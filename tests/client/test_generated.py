@@ -1,4 +1,4 @@
-"""The client has every operation of the REST API, as its tables have it."""
+"""The client has every operation of the REST API, as declared by its routes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_operation_is_a_method_with_its_arguments(kind):
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
-def test_a_method_asks_its_endpoint(name):
+def test_a_method_calls_its_endpoint(name):
     route = OPERATIONS[name]
     given = dict.fromkeys(route.path_arguments, "a/b")
     infos = route.operation.request.model_fields
@@ -65,7 +65,7 @@ def test_a_method_asks_its_endpoint(name):
     assert route.has_json_body == bool(call.body is not None) or route.method == "POST"
 
 
-def test_what_is_not_given_is_not_sent():
+def test_omitted_arguments_are_not_sent():
     sent = []
 
     class Recorder(Postroom):
@@ -89,7 +89,7 @@ def test_a_coroutine_function_is_one_on_the_awaited_client_only():
     assert "Args:" in (AsyncPostroom.get_message.__doc__ or "")
 
 
-def test_every_field_of_a_page_has_a_place():
+def test_every_field_of_a_page_is_an_attribute():
     kinds = {route.operation.result for route in ROUTES if is_page(route.operation.result)}
 
     beside = {name for kind in kinds for name in fields_beside(kind.__origin__)}
@@ -156,7 +156,7 @@ def test_importing_the_client_loads_no_part_of_the_server():
     assert set() == set(HEAVY) & set(loaded)
 
 
-def test_a_client_that_is_used_loads_no_part_of_the_server():
+def test_using_the_client_loads_no_part_of_the_server():
     program = (
         "import sys, postroom.client as c\n"
         "try: c.Postroom('http://127.0.0.1:9', 'k', retries=0).list_inboxes()\n"

@@ -1,4 +1,4 @@
-"""Operations of the client do what the REST API does, with values that have types."""
+"""Operations of the client do what the REST API does, and return typed values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from postroom.client import file
 from postroom.client.values.mail import ActionResult
 from postroom.client.values.records import DryRunPlan, Rule
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthenticated
-from tests.client.conftest import Caller, made
+from tests.client.conftest import AnyClient, make_client
 from tests.mails import mail
 
 DAY = datetime(2027, 1, 1)  # noqa: DTZ001 - one without a zone is local
@@ -50,7 +50,7 @@ async def test_iterating_over_a_page_goes_through_all_pages(postroom, inbox):
         await postroom.receive_message(inbox.address, mail(f"Mail {number}", to=inbox.address))
 
     page = await postroom.list_messages(inbox_id=inbox.id, limit=2)
-    rows = await postroom.everything(page)
+    rows = await postroom.all_items(page)
 
     assert (5, 2, True) == (page.total, len(page.results), page.has_more)
     assert {f"Mail {number}" for number in range(5)} == {row.subject for row in rows}
@@ -60,7 +60,7 @@ async def test_iterating_over_a_page_goes_through_all_pages(postroom, inbox):
 async def test_a_list_can_be_iterated_over_without_awaiting_its_first_page(server, postroom, inbox):
     await send(postroom, inbox)
 
-    async for caller in made("AsyncPostroom", server.url, server.key):
+    async for caller in make_client("AsyncPostroom", server.url, server.key):
         listed = caller.client.list_messages(inbox_id=inbox.id, limit=1, mailbox="*")
         found = [row.id async for row in listed]
 
@@ -95,7 +95,7 @@ async def test_a_file_that_cannot_be_read_is_named_before_anything_is_sent(postr
     assert 0 == (await postroom.list_messages(inbox_id=inbox.id, mailbox="*")).total
 
 
-async def test_a_name_from_a_mail_cannot_leave_the_folder(postroom, inbox, tmp_path: Path):
+async def test_a_file_name_from_a_mail_cannot_leave_the_folder(postroom, inbox, tmp_path: Path):
     raw = mail("x", to=inbox.address, attachments=[("../../up.txt", "text/plain", b"x")])
     received = await postroom.receive_message(inbox.address, raw)
     message = await postroom.get_message(received.message_id)
@@ -118,7 +118,7 @@ async def test_an_update_changes_what_is_given_and_clears_what_is_none(postroom,
     assert ("Two", None) == (cleared.subject, cleared.send_at)
 
 
-async def test_an_operation_with_two_kinds_of_answers_has_the_one_that_came(postroom, inbox):
+async def test_an_operation_with_two_result_types_returns_the_right_one(postroom, inbox):
     received = await postroom.receive_message(inbox.address, mail("Invoice 7", to=inbox.address))
 
     changed = await postroom.update_messages(
@@ -136,7 +136,7 @@ async def test_an_operation_with_two_kinds_of_answers_has_the_one_that_came(post
     assert rule.id == (await postroom.delete_rule(rule.id)).id
 
 
-async def test_what_is_deleted_answers_nothing_and_then_is_not_found(postroom, inbox):
+async def test_a_deletion_returns_nothing(postroom, inbox):
     assert await postroom.delete_inbox(inbox.id) is None
 
     with pytest.raises(NotFound, match=inbox.id) as caught:
@@ -160,13 +160,13 @@ async def test_a_key_and_its_limits(server, postroom, inbox):
     key = await postroom.create_key("reader", scopes=["read"], inboxes=[inbox.id])
     kind = type(postroom.client).__name__
 
-    async for limited in made(kind, server.url, key.key):
-        seen = await limited.everything(await limited.list_inboxes())
+    async for limited in make_client(kind, server.url, key.key):
+        seen = await limited.all_items(await limited.list_inboxes())
         with pytest.raises(Forbidden):
             await limited.create_inbox()
-    async for stranger in made(kind, server.url, "pk_wrong"):
+    async for unauthorized in make_client(kind, server.url, "pk_wrong"):
         with pytest.raises(Unauthenticated):
-            await stranger.list_inboxes()
+            await unauthorized.list_inboxes()
 
     assert [inbox.id] == [one.id for one in seen]
     assert await postroom.delete_key(key.id) is None
@@ -183,10 +183,10 @@ async def test_printing_a_value_does_not_show_its_secret(postroom, inbox):
         assert secret in str(value.to_dict())
 
 
-async def test_a_key_without_read_is_answered_with_ids(server, postroom, inbox):
+async def test_a_key_without_read_gets_a_receipt(server, postroom, inbox):
     key = await postroom.create_key("writer", scopes=["write"], inboxes=[inbox.id])
 
-    async for blind in made(type(postroom.client).__name__, server.url, key.key):
+    async for blind in make_client(type(postroom.client).__name__, server.url, key.key):
         draft = await blind.create_draft(to="ana@example.com", subject="One", body_text="x")
 
     assert draft.id.startswith("drf_")
@@ -200,7 +200,7 @@ async def test_memories_are_kept_and_found(postroom, inbox):
     hits = await postroom.memory_search("What does Bo drink?", namespace=space)
     changed = await postroom.memory_update("tea", text="Bo drinks coffee.", namespace=space)
 
-    assert ["tea"] == [hit.key for hit in await postroom.everything(hits)]
+    assert ["tea"] == [hit.key for hit in await postroom.all_items(hits)]
     assert (2, "Bo drinks coffee.") == (changed.version, changed.text)
     assert (await postroom.memory_delete("tea", namespace=space)).key == "tea"
 
@@ -219,7 +219,7 @@ async def test_a_taken_address_is_a_conflict(postroom, inbox):
         await postroom.create_inbox(address=inbox.address)
 
 
-async def test_a_wait_may_end_without_a_message(postroom: Caller, inbox):
+async def test_a_wait_may_end_without_a_message(postroom: AnyClient, inbox):
     waited = await postroom.wait_for_message(inbox_id=inbox.id, timeout_s=1)
 
     assert (True, None) == (waited.timed_out, waited.message)

@@ -1,4 +1,4 @@
-"""The page on the Python client works as it is printed, from top to bottom."""
+"""The documentation page of the Python client works as printed, from top to bottom."""
 
 from __future__ import annotations
 

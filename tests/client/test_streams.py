@@ -1,4 +1,4 @@
-"""Streams of events go on after a cut, without a gap."""
+"""Event streams continue after a broken connection, without a gap."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 from postroom.client import EventStream, events
 from postroom.errors import InvalidInput, Unauthenticated, Unavailable
-from tests.client.conftest import made
+from tests.client.conftest import make_client
 from tests.client.test_failures import kind as kind  # noqa: PLC0414 - a fixture
 from tests.client.test_failures import problem
 from tests.mails import mail
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def no_wait(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def first(stream: Any, count: int) -> list[Any]:
-    """Some events of a stream, which is closed then."""
+    """The first events of a stream, which is then closed."""
     found = []
     if isinstance(stream, EventStream):
         with stream:
@@ -46,7 +46,7 @@ async def first(stream: Any, count: int) -> list[Any]:
     return found
 
 
-async def test_a_stream_tells_what_happens_after_it_was_opened(postroom, inbox):
+async def test_a_stream_has_the_events_after_it_was_opened(postroom, inbox):
     await postroom.receive_message(inbox.address, mail("Before", to=inbox.address))
     stream = postroom.client.stream_events(inbox_id=inbox.id, types=["message.received"])
     if not isinstance(stream, EventStream):
@@ -64,25 +64,25 @@ def line(number: int) -> bytes:
     return f"id: evt_{number}\ndata: {json.dumps(event)}\n\n".encode()
 
 
-class Cutting:
-    """A server whose streams break off after two events each."""
+class CuttingServer:
+    """A server that closes streams after two events each."""
 
     def __init__(self) -> None:
         self.since: list[str] = []
 
-    def __call__(self, asked: Asked) -> Answer:
-        if asked.path == "/v1/events":
-            return Answer(200, {"results": [{"id": "evt_3"}], "total": 1, "has_more": False})
-        self.since.append(asked.query["since"])
-        number = int(asked.query["since"].removeprefix("evt_"))
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path == "/v1/events":
+            return HttpResponse(200, {"results": [{"id": "evt_3"}], "total": 1, "has_more": False})
+        self.since.append(request.query["since"])
+        number = int(request.query["since"].removeprefix("evt_"))
         pieces = [b": open\n\n", line(number + 1), line(number + 2), b'data: {"id": "evt']
-        return Answer(200, headers={"Content-Type": "text/event-stream"}, pieces=pieces)
+        return HttpResponse(200, headers={"Content-Type": "text/event-stream"}, pieces=pieces)
 
 
-async def test_a_stream_that_is_cut_goes_on_after_the_last_event(kind, no_wait):
-    server = Cutting()
+async def test_an_interrupted_stream_continues_after_the_last_event(kind, no_wait):
+    server = CuttingServer()
     with WebServer(server) as web:
-        async for caller in made(kind, web.url):
+        async for caller in make_client(kind, web.url):
             events = await first(caller.client.stream_events(), 5)
 
     assert [f"evt_{number}" for number in range(4, 9)] == [event.id for event in events]
@@ -90,20 +90,20 @@ async def test_a_stream_that_is_cut_goes_on_after_the_last_event(kind, no_wait):
 
 
 async def test_a_stream_whose_key_was_revoked_ends(kind, no_wait):
-    def answer(asked: Asked) -> Answer:
-        if len(web.asked) > 1:
+    def answer(request: HttpRequest) -> HttpResponse:
+        if len(web.requests) > 1:
             return problem(401, "unauthenticated")
-        return Answer(200, pieces=[line(1)])
+        return HttpResponse(200, pieces=[line(1)])
 
     with WebServer(answer) as web:
-        async for caller in made(kind, web.url):
+        async for caller in make_client(kind, web.url):
             with pytest.raises(Unauthenticated):
                 await first(caller.client.stream_events(since="evt_0"), 2)
 
 
-async def test_a_stream_gives_up_a_server_that_is_gone(kind, no_wait):
-    with WebServer(lambda _: Answer(200, pieces=[line(1)])) as web:
-        async for caller in made(kind, web.url):
+async def test_a_stream_ends_with_an_error_if_the_server_is_gone(kind, no_wait):
+    with WebServer(lambda _: HttpResponse(200, pieces=[line(1)])) as web:
+        async for caller in make_client(kind, web.url):
             stream = caller.client.stream_events(since="evt_0")
             if not isinstance(stream, EventStream):
                 await stream.__aenter__()
@@ -115,8 +115,8 @@ async def test_a_stream_gives_up_a_server_that_is_gone(kind, no_wait):
     assert 30.0 == max(no_wait)
 
 
-async def test_garbage_is_no_stream(kind, no_wait):
-    with WebServer(lambda _: Answer(404, b"<html>")) as web:
-        async for caller in made(kind, web.url):
+async def test_a_response_that_is_not_a_stream_is_an_error(kind, no_wait):
+    with WebServer(lambda _: HttpResponse(404, b"<html>")) as web:
+        async for caller in make_client(kind, web.url):
             with pytest.raises(InvalidInput, match="is not a Postroom server"):
                 await first(caller.client.stream_events(since="evt_0"), 1)

@@ -1,4 +1,4 @@
-"""The helper takes what webhooks are sent, and nothing else."""
+"""The helper accepts genuine webhook deliveries and nothing else."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from postroom.client import verify_webhook
 from postroom.errors import Forbidden, InvalidInput, Malformed
 from postroom.pipeline.webhooks import signed_headers
 from tests.mails import mail
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 SECRET, OTHER = "whsec_" + "c2VjcmV0" * 4, "whsec_" + "b3RoZXIh" * 4
 BODY = b'{"type":"webhook.ping","timestamp":"2026-03-01T09:00:00Z","data":{"webhook_id":"whk_1"}}'
 
 
-async def test_a_delivery_of_a_server_is_verified_and_read(postroom, inbox):
+async def test_a_genuine_delivery_is_verified_and_parsed(postroom, inbox):
     told = threading.Event()
 
-    def answer(asked: Asked) -> Answer:
-        if b"message.received" in asked.body:
+    def answer(request: HttpRequest) -> HttpResponse:
+        if b"message.received" in request.body:
             told.set()
-        return Answer(204)
+        return HttpResponse(204)
 
     with WebServer(answer) as hook:
         webhook = await postroom.create_webhook(hook.url, inboxes=[inbox.id])
@@ -33,7 +33,7 @@ async def test_a_delivery_of_a_server_is_verified_and_read(postroom, inbox):
         assert await to_thread.run_sync(told.wait, 30)
         await postroom.delete_webhook(webhook.id)
 
-    ping, delivery = [verify_webhook(a.body, a.headers, webhook.secret) for a in hook.asked]
+    ping, delivery = [verify_webhook(a.body, a.headers, webhook.secret) for a in hook.requests]
     assert ("delivered", None) == (pinged.status, ping.event)
     assert delivery.event is not None
     assert (received.message_id, delivery.id) == (delivery.event.message_id, delivery.event.id)
@@ -68,7 +68,7 @@ def test_a_request_that_was_changed_is_refused(change):
         verify_webhook(BODY, {**headers, **change}, SECRET)
 
 
-def test_a_request_of_another_time_or_body_or_secret_is_refused():
+def test_a_signature_of_another_time_body_or_secret_is_refused():
     old = signed_headers("evt_1", int(time.time()) - 301, BODY, [SECRET])
     good = signed_headers("evt_1", int(time.time()), BODY, [SECRET])
 
@@ -81,7 +81,7 @@ def test_a_request_of_another_time_or_body_or_secret_is_refused():
 
 
 @pytest.mark.parametrize("secret", ["", "whsec_", "c2VjcmV0", "whsec_***"])
-def test_what_is_no_secret_is_refused(secret):
+def test_an_invalid_secret_is_refused(secret):
     headers = signed_headers("evt_1", int(time.time()), BODY, [SECRET])
 
     with pytest.raises(InvalidInput, match="whsec_"):

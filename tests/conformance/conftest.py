@@ -1,4 +1,4 @@
-"""Servers for the conformance suite, on loopback and without keys: it cannot send any."""
+"""Servers for the conformance suite, on loopback and without keys, which the suite cannot send."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ STOP_S = 10
 
 @pytest.fixture
 def bare_url() -> Iterator[str]:
-    """A server of the SDK with no tools but the suite's: what fails here is not our doing.
+    """A server of the SDK with only the suite's tools: what fails here is not Postroom's fault.
 
-    It keeps no sessions, as ours does not.
+    Like Postroom's, it has no sessions.
     """
 
     async def list_tools(ctx, params):
@@ -49,13 +49,13 @@ def bare_url() -> Iterator[str]:
 
 @pytest.fixture
 def postroom_url(tmp_path: Path) -> Iterator[str]:
-    """Postroom itself, with the suite's tools beside its own."""
+    """Postroom itself, with the suite's tools in addition to its own."""
     with serving(postroom(read_settings({"POSTROOM_DATA_DIR": str(tmp_path)}).settings)) as url:
         yield f"{url}/mcp"
 
 
 def postroom(settings: Settings) -> ASGIApp:
-    """The whole server, opened by whoever serves it."""
+    """The whole server, opened by the server loop."""
     opened: list[ASGIApp] = []
 
     @asynccontextmanager
@@ -63,12 +63,13 @@ def postroom(settings: Settings) -> ASGIApp:
         async with open_app(settings) as app:
             server = make_server(app, choose_tools(), caller_of)
             add_test_tools(server)
-            # Ours take no arguments in headers, so the SDK need not look; the suite's do.
+            # Our tools take no arguments in headers, so the SDK need not parse them; the suite's
+            # do.
             server.get_tool_input_schema = None
-            door = AccessControl.of(app, no_auth=True)
+            access = AccessControl.of(app, no_auth=True)
             endpoint = McpEndpoint(
                 server,
-                door,
+                access,
                 settings.limits.request_bytes,
                 app.concurrency_limit,
                 app.request_bodies,
@@ -85,7 +86,7 @@ def postroom(settings: Settings) -> ASGIApp:
 
 @contextmanager
 def serving(app: ASGIApp) -> Iterator[str]:
-    """Serve an application from a thread; callers wait in the socket's queue until it is up."""
+    """Serve an application in a thread; clients wait in the socket's backlog until it is up."""
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:

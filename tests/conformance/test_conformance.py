@@ -1,4 +1,4 @@
-"""The official MCP conformance suite finds nothing but what `baseline.yml` explains."""
+"""The official MCP conformance suite reports nothing but the entries of `baseline.yml`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-# The suite still asks for logging and sampling, which the newest revision deprecates.
+# The suite still tests logging and sampling, which the newest revision deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 REVISIONS = ("2025-06-18", "2025-11-25", "2026-07-28")
 
@@ -27,7 +27,7 @@ def run_suite(url: str, revision: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_a_bare_server_of_the_sdk_conforms(bare_url, revision):
-    """If this fails, look at the SDK, at tools.py or at the baseline, not at Postroom."""
+    """If this fails, check the SDK, tools.py or the baseline, not Postroom."""
     result = run_suite(bare_url, revision)
 
     assert 0 == result.returncode, result.stdout[-4000:] + result.stderr

@@ -1,8 +1,8 @@
-"""The tools that the official conformance suite calls, put beside our own on a server under test.
+"""The tools that the official conformance suite calls, added to a server under test.
 
-The suite asks each server for the same tools, which no mail server has: one returns an image, one
-reports progress, one asks the person a question. They say nothing about our tools, but everything
-they send and receive goes through our transport, our checks and our middleware.
+The suite expects the same tools of each server, which no mail server has: one returns an image, one
+reports progress, one asks the user a question. They do not test our tools, but all of their
+messages go through our transport, checks and middleware.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TestTool:
 
 
 def add_test_tools(server: Server[Any]) -> None:
-    """Serve the tools of this module beside those that `server` already has."""
+    """Serve the tools of this module in addition to those of `server`."""
     ours = {m: server.get_request_handler(m) for m in ("tools/list", "tools/call")}
     our_list, our_call = ours["tools/list"], ours["tools/call"]
     if our_list is None or our_call is None:
@@ -125,7 +125,7 @@ async def ask_the_model(ctx: RequestContext, params: Call) -> Result:
 
 
 def ask_the_person(schema: dict[str, Any]) -> Callable[[RequestContext, Call], Awaitable[Result]]:
-    """A question of revisions up to 2025-11-25: the call waits while the client is asked."""
+    """A question of revisions up to 2025-11-25: the call waits for the client's answer."""
 
     async def call(ctx: RequestContext, params: Call) -> Result:
         message = (params.arguments or {}).get("message", "Please fill in the form")
@@ -150,7 +150,7 @@ ROOTS: Result = {"method": "roots/list", "params": {}}
 
 
 def input_required(requests: Result, state: str | None = None) -> Result:
-    """A question of revision 2026-07-28: the call ends, and is made again with the answer."""
+    """A question of revision 2026-07-28: the call ends, and is repeated with the answer."""
     result: Result = {"resultType": "input_required", "inputRequests": requests}
     return result if state is None else {**result, "requestState": state}
 
@@ -158,7 +158,7 @@ def input_required(requests: Result, state: str | None = None) -> Result:
 def ask(
     requests: Result, answer: str = "thank you", *, state: str | None = None
 ) -> Callable[[RequestContext, Call], Awaitable[Result]]:
-    """Ask until every request has its response; with `state`, it has to come back as well."""
+    """Ask until every request has its response; with `state`, it must be returned as well."""
 
     async def call(ctx: RequestContext, params: Call) -> Result:
         if (

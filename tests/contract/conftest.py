@@ -1,4 +1,4 @@
-"""One server on each database for all contract tests; each test has inboxes of its own."""
+"""One server on each database for all contract tests; each test has its own inboxes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from typing import Any
 
 import pytest
 
-from tests.contract.doors import AccessControl, RestDoor, open_door
-from tests.contract.live import agent, at_work, box, dovecot, live_server, there, variables
-from tests.contract.notes import NOTES
+from tests.contract.live_imap import (
+    agent,
+    box,
+    dovecot,
+    live_server,
+    other_box,
+    variables,
+    work_box,
+)
+from tests.contract.sample_memories import NOTES
+from tests.contract.surface_clients import RestClient, SurfaceClient, open_client
 from tests.mails import mail
 from tests.servers.postroom import Running, running
 
-__all__ = ["agent", "at_work", "box", "dovecot", "live_server", "there", "variables"]
+__all__ = ["agent", "box", "dovecot", "live_server", "other_box", "variables", "work_box"]
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgres"])
@@ -29,36 +37,36 @@ def server(
 
 
 @pytest.fixture
-async def rest(server: Running) -> AsyncIterator[RestDoor]:
-    door = RestDoor(server)
-    async with door.http:
-        yield door
+async def rest(server: Running) -> AsyncIterator[RestClient]:
+    client = RestClient(server)
+    async with client.http:
+        yield client
 
 
 @pytest.fixture(params=["rest", "mcp-http"])
-async def door(request: pytest.FixtureRequest, server: Running) -> AsyncIterator[AccessControl]:
-    """A claim of a contract holds whichever way one enters."""
-    async with open_door(request.param, server) as opened:
+async def client(request: pytest.FixtureRequest, server: Running) -> AsyncIterator[SurfaceClient]:
+    """Contract tests run on every surface."""
+    async with open_client(request.param, server) as opened:
         yield opened
 
 
 @pytest.fixture
-async def tools(server: Running) -> AsyncIterator[AccessControl]:
-    """For what only an agent asks for."""
-    async with open_door("mcp-http", server) as opened:
+async def mcp_client(server: Running) -> AsyncIterator[SurfaceClient]:
+    """For operations that only MCP has."""
+    async with open_client("mcp-http", server) as opened:
         yield opened
 
 
-class ThisInbox:
-    """An inbox of the test's own, and a way to let mail arrive in it."""
+class InboxFixture:
+    """An inbox for one test, and a method that delivers mail to it."""
 
-    def __init__(self, rest: RestDoor, shape: dict[str, Any]) -> None:
+    def __init__(self, rest: RestClient, shape: dict[str, Any]) -> None:
         self._rest = rest
         self.id: str = shape["id"]
         self.address: str = shape["address"]
 
     async def receive(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Let a mail arrive; the arguments are those of `tests.mails.mail`."""
+        """Deliver a mail; the arguments are those of `tests.mails.mail`."""
         response = await self._rest.http.post(
             "/v1/inbound",
             params={"recipient": self.address},
@@ -70,23 +78,23 @@ class ThisInbox:
         return body
 
 
-async def new_inbox(rest: RestDoor) -> ThisInbox:
-    return ThisInbox(rest, await rest.call("create_inbox", username=f"t-{secrets.token_hex(6)}"))
+async def new_inbox(rest: RestClient) -> InboxFixture:
+    return InboxFixture(rest, await rest.call("create_inbox", username=f"t-{secrets.token_hex(6)}"))
 
 
 @pytest.fixture
-async def inbox(rest: RestDoor) -> ThisInbox:
+async def inbox(rest: RestClient) -> InboxFixture:
     return await new_inbox(rest)
 
 
 @pytest.fixture
-async def other(rest: RestDoor) -> ThisInbox:
+async def other(rest: RestClient) -> InboxFixture:
     return await new_inbox(rest)
 
 
 @pytest.fixture
-async def namespace(rest: RestDoor) -> str:
-    """A namespace of the test's own, with a few memories."""
+async def namespace(rest: RestClient) -> str:
+    """A namespace for one test, with a few memories."""
     name = f"ns-{secrets.token_hex(6)}"
     for key, text in NOTES.items():
         await rest.call("memory_add", key=key, text=text, namespace=name)

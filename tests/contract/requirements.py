@@ -1,4 +1,6 @@
-"""What the contracts require, each with an id that tests name; `test_coverage` checks both ways."""
+"""The requirements of the contracts, each with an id that tests name; `test_coverage`
+checks both.
+"""
 
 from __future__ import annotations
 
@@ -120,5 +122,5 @@ REQUIREMENTS = {
 
 
 def requirement(name: str) -> Callable[[F], F]:
-    """Say which requirement a test shows to hold."""
+    """Mark a test with the requirement that it verifies."""
     return pytest.mark.requirement(name)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract.conftest import ThisInbox
-from tests.contract.doors import AccessControl, Refused, RestDoor
+from tests.contract.conftest import InboxFixture
 from tests.contract.requirements import requirement
+from tests.contract.surface_clients import CallRefused, RestClient, SurfaceClient
 
 PDF = b"%PDF-1.4 not much of one"
 TEXT = "plain text, 你好".encode()
@@ -22,10 +22,10 @@ def names(page: dict[str, Any]) -> list[str]:
 
 
 @requirement("attachments:by-message")
-async def test_the_attachments_of_a_message(door: AccessControl, inbox: ThisInbox) -> None:
+async def test_the_attachments_of_a_message(client: SurfaceClient, inbox: InboxFixture) -> None:
     received = await inbox.receive("Files", attachments=FILES)
 
-    page = await door.call("list_attachments", message_id=received["message_id"])
+    page = await client.call("list_attachments", message_id=received["message_id"])
 
     assert ["report.pdf", "notes.txt"] == names(page)
     first = page["results"][0]
@@ -35,12 +35,12 @@ async def test_the_attachments_of_a_message(door: AccessControl, inbox: ThisInbo
 
 
 @requirement("attachments:by-thread")
-async def test_the_attachments_of_a_thread(door: AccessControl, inbox: ThisInbox) -> None:
+async def test_the_attachments_of_a_thread(client: SurfaceClient, inbox: InboxFixture) -> None:
     received = await inbox.receive("A", attachments=FILES[:1], message_id=f"<a@{inbox.id}>")
     await inbox.receive("B", attachments=FILES[1:], in_reply_to=f"<a@{inbox.id}>")
     await inbox.receive("C", attachments=FILES)
 
-    page = await door.call("list_attachments", thread_id=received["thread_id"])
+    page = await client.call("list_attachments", thread_id=received["thread_id"])
 
     assert {"report.pdf", "notes.txt"} == set(names(page))
     assert 2 == page["total"]
@@ -48,13 +48,13 @@ async def test_the_attachments_of_a_thread(door: AccessControl, inbox: ThisInbox
 
 @requirement("attachments:by-inbox")
 async def test_the_attachments_of_an_inbox_come_in_pages(
-    door: AccessControl, inbox: ThisInbox
+    client: SurfaceClient, inbox: InboxFixture
 ) -> None:
     for number in range(3):
         await inbox.receive(f"Mail {number}", attachments=FILES)
 
-    first = await door.call("list_attachments", inbox_id=inbox.id, limit=4)
-    rest = await door.call(
+    first = await client.call("list_attachments", inbox_id=inbox.id, limit=4)
+    rest = await client.call(
         "list_attachments", inbox_id=inbox.id, limit=4, cursor=first["next_cursor"]
     )
 
@@ -65,19 +65,21 @@ async def test_the_attachments_of_an_inbox_come_in_pages(
 
 
 @requirement("attachments:no-filter")
-async def test_attachments_without_a_filter_are_refused(door: AccessControl) -> None:
-    with pytest.raises(Refused, match="at least one of message_id, thread_id, inbox_id"):
-        await door.call("list_attachments")
+async def test_attachments_without_a_filter_are_refused(client: SurfaceClient) -> None:
+    with pytest.raises(CallRefused, match="at least one of message_id, thread_id, inbox_id"):
+        await client.call("list_attachments")
 
 
 @requirement("attachments:content")
 @requirement("attachments:always-base64")
-async def test_content_is_base64_whatever_the_type(door: AccessControl, inbox: ThisInbox) -> None:
+async def test_content_is_base64_whatever_the_type(
+    client: SurfaceClient, inbox: InboxFixture
+) -> None:
     received = await inbox.receive("Files", attachments=FILES)
-    page = await door.call("list_attachments", message_id=received["message_id"])
+    page = await client.call("list_attachments", message_id=received["message_id"])
 
     contents = [
-        await door.call("get_attachment_content", attachment_id=row["id"])
+        await client.call("get_attachment_content", attachment_id=row["id"])
         for row in page["results"]
     ]
 
@@ -88,24 +90,24 @@ async def test_content_is_base64_whatever_the_type(door: AccessControl, inbox: T
 
 
 @requirement("attachments:content-missing")
-async def test_an_unknown_attachment_is_not_found(door: AccessControl) -> None:
-    with pytest.raises(Refused, match="no attachment att_unknown") as refused:
-        await door.call("get_attachment_content", attachment_id="att_unknown")
+async def test_an_unknown_attachment_is_not_found(client: SurfaceClient) -> None:
+    with pytest.raises(CallRefused, match="no attachment att_unknown") as refused:
+        await client.call("get_attachment_content", attachment_id="att_unknown")
 
     assert "not_found" == refused.value.kind
 
 
 async def test_a_large_attachment_is_read_in_parts(
-    door: AccessControl, rest: RestDoor, inbox: ThisInbox
+    client: SurfaceClient, rest: RestClient, inbox: InboxFixture
 ) -> None:
     content = bytes(range(256)) * 5000
     received = await inbox.receive("Big", attachments=[("b.bin", "application/x-bin", content)])
-    page = await door.call("list_attachments", message_id=received["message_id"])
+    page = await client.call("list_attachments", message_id=received["message_id"])
     attachment_id = page["results"][0]["id"]
 
-    with pytest.raises(Refused, match="max_bytes") as refused:
-        await door.call("get_attachment_content", attachment_id=attachment_id)
-    part = await door.call(
+    with pytest.raises(CallRefused, match="max_bytes") as refused:
+        await client.call("get_attachment_content", attachment_id=attachment_id)
+    part = await client.call(
         "get_attachment_content", attachment_id=attachment_id, offset=1_200_000, max_bytes=50_000
     )
     whole = await rest.http.get(f"/v1/attachments/{attachment_id}/content")
@@ -127,9 +129,9 @@ def enclosed(*files: tuple[str, str, bytes]) -> list[dict[str, str]]:
 @requirement("attachments:send-several")
 @pytest.mark.parametrize("count", [1, 2])
 async def test_files_are_sent_delivered_and_stored(
-    tools: AccessControl, inbox: ThisInbox, other: ThisInbox, count: int
+    mcp_client: SurfaceClient, inbox: InboxFixture, other: InboxFixture, count: int
 ) -> None:
-    sent = await tools.call(
+    sent = await mcp_client.call(
         "send_email_with_attachments",
         inbox_id=inbox.id,
         recipient=other.address,
@@ -138,8 +140,8 @@ async def test_files_are_sent_delivered_and_stored(
         attachments=enclosed(*FILES[:count]),
     )
 
-    mine = await tools.call("list_attachments", message_id=sent["message_id"])
-    theirs = await tools.call("list_attachments", inbox_id=other.id)
+    mine = await mcp_client.call("list_attachments", message_id=sent["message_id"])
+    theirs = await mcp_client.call("list_attachments", inbox_id=other.id)
     assert {"message_id", "thread_id", "status"} <= sent.keys()
     assert "delivered" == sent["status"]
     expected = [hashlib.sha256(content).hexdigest() for _, _, content in FILES[:count]]
@@ -150,13 +152,13 @@ async def test_files_are_sent_delivered_and_stored(
 @requirement("attachments:bad-base64")
 @pytest.mark.parametrize("content", ["not base64!", "QQ", "QR==", "QQ==\n", "Q Q=="])
 async def test_bad_base64_is_named_and_nothing_is_sent(
-    tools: AccessControl, inbox: ThisInbox, content: str
+    mcp_client: SurfaceClient, inbox: InboxFixture, content: str
 ) -> None:
     good = enclosed(FILES[0])[0]
     bad = {"filename": "bad.bin", "content_type": "application/x-bin", "content": content}
 
-    with pytest.raises(Refused, match=r"attachments\[1\] \(bad\.bin\)") as refused:
-        await tools.call(
+    with pytest.raises(CallRefused, match=r"attachments\[1\] \(bad\.bin\)") as refused:
+        await mcp_client.call(
             "send_email_with_attachments",
             inbox_id=inbox.id,
             recipient="x@example.com",
@@ -166,19 +168,19 @@ async def test_bad_base64_is_named_and_nothing_is_sent(
         )
 
     assert "invalid_input" == refused.value.kind
-    assert 0 == (await tools.call("list_messages", inbox_id=inbox.id))["total"]
+    assert 0 == (await mcp_client.call("list_messages", inbox_id=inbox.id))["total"]
 
 
 @requirement("attachments:send-reply")
 async def test_a_reply_with_files_joins_the_thread_and_says_so_to_the_recipient(
-    tools: AccessControl, inbox: ThisInbox, other: ThisInbox
+    mcp_client: SurfaceClient, inbox: InboxFixture, other: InboxFixture
 ) -> None:
-    first = await tools.call(
+    first = await mcp_client.call(
         "send_email", inbox_id=other.id, recipient=inbox.address, subject="Ask", body="May I?"
     )
-    (asked,) = (await tools.call("list_messages", inbox_id=inbox.id))["results"]
+    (asked,) = (await mcp_client.call("list_messages", inbox_id=inbox.id))["results"]
 
-    sent = await tools.call(
+    sent = await mcp_client.call(
         "send_email_with_attachments",
         inbox_id=inbox.id,
         recipient=other.address,
@@ -188,23 +190,23 @@ async def test_a_reply_with_files_joins_the_thread_and_says_so_to_the_recipient(
         attachments=enclosed(FILES[0]),
     )
 
-    reply = await tools.call("get_message", message_id=sent["message_id"])
-    asked_full = await tools.call("get_message", message_id=asked["id"])
-    there = await tools.call("get_thread", thread_id=first["thread_id"])
+    reply = await mcp_client.call("get_message", message_id=sent["message_id"])
+    asked_full = await mcp_client.call("get_message", message_id=asked["id"])
+    other_box = await mcp_client.call("get_thread", thread_id=first["thread_id"])
     assert asked["thread_id"] == sent["thread_id"]
     assert asked_full["internet_message_id"] == reply["in_reply_to"]
     assert [asked_full["internet_message_id"]] == reply["references"]
     assert "Re: Ask" == reply["subject"]
-    assert ["Ask", "Re: Ask"] == [message["subject"] for message in there["messages"]]
+    assert ["Ask", "Re: Ask"] == [message["subject"] for message in other_box["messages"]]
 
 
 async def test_a_thread_of_another_inbox_is_not_found(
-    tools: AccessControl, inbox: ThisInbox, other: ThisInbox
+    mcp_client: SurfaceClient, inbox: InboxFixture, other: InboxFixture
 ) -> None:
     theirs = await other.receive("Private")
 
-    with pytest.raises(Refused, match="no thread") as refused:
-        await tools.call(
+    with pytest.raises(CallRefused, match="no thread") as refused:
+        await mcp_client.call(
             "send_email",
             inbox_id=inbox.id,
             recipient="x@example.com",
@@ -218,27 +220,27 @@ async def test_a_thread_of_another_inbox_is_not_found(
 
 @requirement("attachments:send-email")
 async def test_send_email_works_and_refuses_attachments(
-    tools: AccessControl, inbox: ThisInbox, other: ThisInbox
+    mcp_client: SurfaceClient, inbox: InboxFixture, other: InboxFixture
 ) -> None:
     mail = {"inbox_id": inbox.id, "recipient": other.address, "subject": "Hi", "body": "Hello."}
 
-    sent = await tools.call("send_email", **mail)
-    with pytest.raises(Refused, match="send_email_with_attachments") as refused:
-        await tools.call("send_email", **mail, attachments=enclosed(FILES[0]))
+    sent = await mcp_client.call("send_email", **mail)
+    with pytest.raises(CallRefused, match="send_email_with_attachments") as refused:
+        await mcp_client.call("send_email", **mail, attachments=enclosed(FILES[0]))
 
     assert "invalid_input" == refused.value.kind
-    message = await tools.call("get_message", message_id=sent["message_id"])
+    message = await mcp_client.call("get_message", message_id=sent["message_id"])
     assert ([], "Hello.") == (message["attachments"], message["text"].strip())
-    assert 1 == (await tools.call("list_messages", inbox_id=other.id))["total"]
+    assert 1 == (await mcp_client.call("list_messages", inbox_id=other.id))["total"]
 
 
 async def test_an_attachment_we_hold_is_sent_by_its_id(
-    tools: AccessControl, inbox: ThisInbox, other: ThisInbox
+    mcp_client: SurfaceClient, inbox: InboxFixture, other: InboxFixture
 ) -> None:
     received = await inbox.receive("Files", attachments=FILES[:1])
-    page = await tools.call("list_attachments", message_id=received["message_id"])
+    page = await mcp_client.call("list_attachments", message_id=received["message_id"])
 
-    await tools.call(
+    await mcp_client.call(
         "send_email_with_attachments",
         inbox_id=inbox.id,
         recipient=other.address,
@@ -247,24 +249,26 @@ async def test_an_attachment_we_hold_is_sent_by_its_id(
         attachments=[{"attachment_id": page["results"][0]["id"]}],
     )
 
-    there = await tools.call("list_attachments", inbox_id=other.id)
+    other_box = await mcp_client.call("list_attachments", inbox_id=other.id)
     assert [("report.pdf", hashlib.sha256(PDF).hexdigest())] == [
-        (row["filename"], row["sha256"]) for row in there["results"]
+        (row["filename"], row["sha256"]) for row in other_box["results"]
     ]
 
 
-async def test_a_retry_sends_once_and_says_so(tools: AccessControl, inbox: ThisInbox) -> None:
+async def test_a_retry_sends_once_and_says_so(
+    mcp_client: SurfaceClient, inbox: InboxFixture
+) -> None:
     mail = {"inbox_id": inbox.id, "recipient": "x@example.com", "subject": "Once", "body": "Hi"}
 
-    first = await tools.call("send_email", **mail)
-    again = await tools.call("send_email", **mail)
-    keyed = await tools.call("send_email", **mail, idempotency_key="k1")
-    keyed_again = await tools.call("send_email", **mail, idempotency_key="k1")
+    first = await mcp_client.call("send_email", **mail)
+    again = await mcp_client.call("send_email", **mail)
+    keyed = await mcp_client.call("send_email", **mail, idempotency_key="k1")
+    keyed_again = await mcp_client.call("send_email", **mail, idempotency_key="k1")
 
     assert (first["message_id"], True) == (again["message_id"], again["deduplicated"])
     assert keyed == keyed_again
     assert first["message_id"] != keyed["message_id"]
     assert "captured" == first["status"]
-    with pytest.raises(Refused) as refused:
-        await tools.call("send_email", **{**mail, "body": "Other"}, idempotency_key="k1")
+    with pytest.raises(CallRefused) as refused:
+        await mcp_client.call("send_email", **{**mail, "body": "Other"}, idempotency_key="k1")
     assert "conflict" == refused.value.kind

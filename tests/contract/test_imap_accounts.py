@@ -12,10 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.contract.live import Agent, account_variables, agent_over_http, agent_over_stdio
+from tests.contract.live_imap import Agent, account_variables, agent_over_http, agent_over_stdio
 from tests.contract.requirements import requirement
 from tests.servers.dovecot import PASSWORD, Dovecot
-from tests.servers.outside import Outside, outside
+from tests.servers.imaplib_client import ImaplibMailbox, imaplib_mailbox
 from tests.servers.postroom import Running, environment
 
 TOOLS = {
@@ -194,9 +194,9 @@ async def test_accounts_that_do_not_work_say_why_in_data(
 async def test_mailboxes_are_listed_by_the_names_people_gave_them(
     agent: Agent, dovecot: Dovecot
 ) -> None:
-    with outside(dovecot, "alice", "Entwürfe: 日本", "Entw&APw-rfe: &ZeVnLA-") as box:
+    with imaplib_mailbox(dovecot, "alice", "Entwürfe: 日本", "Entw&APw-rfe: &ZeVnLA-") as box:
         data = await agent.data("imap_list_mailboxes")
-        box.leave()
+        box.close()
 
     names = [row["name"] for row in data["mailboxes"]]
     assert ("ok", [], "default") == (data["status"], data["issues"], data["account_id"])
@@ -208,10 +208,10 @@ async def test_mailboxes_are_listed_by_the_names_people_gave_them(
 
 
 @requirement("imap:list-mailboxes")
-async def test_more_than_two_hundred_mailboxes_are_cut_and_that_is_said(
+async def test_more_than_two_hundred_mailboxes_are_truncated_with_a_warning(
     tmp_path: Path, dovecot: Dovecot
 ) -> None:
-    with outside(dovecot, "dave") as box:
+    with imaplib_mailbox(dovecot, "dave") as box:
         for number in range(205):
             box.imap.create(f"many-{number:03}")
     async with agent_over_stdio(tmp_path, account_variables(dovecot, "DEFAULT", "dave")) as agent:
@@ -223,7 +223,7 @@ async def test_more_than_two_hundred_mailboxes_are_cut_and_that_is_said(
 
 
 @requirement("imap:list-accounts")
-async def test_more_than_fifty_accounts_are_cut_and_that_is_said(
+async def test_more_than_fifty_accounts_are_truncated_with_a_warning(
     tmp_path: Path, dovecot: Dovecot
 ) -> None:
     many = {}
@@ -239,7 +239,7 @@ async def test_more_than_fifty_accounts_are_cut_and_that_is_said(
 @requirement("imap:error")
 @requirement("imap:account-id")
 @pytest.mark.parametrize("account_id", ["", "a b", "a" * 65, "ä", "a\n", "../x"])
-async def test_an_account_id_that_cannot_be_is_refused(agent: Agent, account_id: str) -> None:
+async def test_an_invalid_account_id_is_refused(agent: Agent, account_id: str) -> None:
     for tool in ("imap_verify_account", "imap_list_mailboxes"):
         body = await agent.call(tool, account_id=account_id)
 
@@ -274,7 +274,7 @@ async def test_wrong_variables_stop_the_start_and_are_named(tmp_path: Path) -> N
 
 
 async def test_a_key_that_is_limited_to_inboxes_sees_no_live_account(
-    live_server: Running, box: Outside
+    live_server: Running, box: ImaplibMailbox
 ) -> None:
     headers = {"Authorization": f"Bearer {live_server.key}"}
     async with httpx2.AsyncClient(base_url=live_server.url, headers=headers, timeout=60) as http:

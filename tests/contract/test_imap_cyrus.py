@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.live import account_variables, agent_over_stdio, id_of
+from tests.contract.live_imap import account_variables, agent_over_stdio, id_of
 from tests.mails import mail
 from tests.servers.cyrus import Cyrus
-from tests.servers.outside import outside
+from tests.servers.imaplib_client import imaplib_mailbox
 
 pytestmark = pytest.mark.may_skip("Cyrus starts only as root")
 
@@ -37,7 +37,7 @@ def variables(cyrus: Cyrus) -> dict[str, str]:
 async def test_mail_is_found_and_read(
     cyrus: Cyrus, tmp_path: Path, variables: dict[str, str]
 ) -> None:
-    with outside(cyrus, "alice") as box:
+    with imaplib_mailbox(cyrus, "alice") as box:
         files = [("a.bin", "application/octet-stream", b"x" * 1_000)]
         raw = mail("Größe", "Grüße aus Köln.", attachments=files)
         uids = [box.append(mail(f"Mail {n}")) for n in range(12)] + [box.append(raw)]
@@ -67,14 +67,14 @@ async def test_mail_is_found_and_read(
 
 async def test_mail_is_changed(cyrus: Cyrus, tmp_path: Path, variables: dict[str, str]) -> None:
     with (
-        outside(cyrus, "alice") as box,
-        outside(cyrus, "alice") as there,
-        outside(cyrus, "bob") as at_work,
+        imaplib_mailbox(cyrus, "alice") as box,
+        imaplib_mailbox(cyrus, "alice") as other_box,
+        imaplib_mailbox(cyrus, "bob") as work_box,
     ):
         flagged, copied, moved, deleted = (
             id_of(box, box.append(mail(f"Mail {n}"), [r"\Flagged"])) for n in range(4)
         )
-        there.append(mail("Already there"))
+        other_box.append(mail("Already there"))
         async with agent_over_stdio(tmp_path, variables, "--toolsets", "imap") as agent:
             flags = await agent.data(
                 "imap_update_message_flags",
@@ -86,16 +86,16 @@ async def test_mail_is_changed(cyrus: Cyrus, tmp_path: Path, variables: dict[str
                 "imap_copy_message",
                 message_id=copied,
                 destination_account_id="work",
-                destination_mailbox=at_work.name,
+                destination_mailbox=work_box.name,
             )
             move = await agent.data(
-                "imap_move_message", message_id=moved, destination_mailbox=there.name
+                "imap_move_message", message_id=moved, destination_mailbox=other_box.name
             )
             deletion = await agent.data("imap_delete_message", message_id=deleted, confirm=True)
 
         assert [] == flags["issues"] + copy["issues"] + move["issues"] + deletion["issues"]
         assert {r"\Seen", "$Label1"} == set(flags["flags"]) - {r"\Recent"}
-        assert id_of(at_work, at_work.uids()[0], "work") == copy["new_message_id"]
-        assert {r"\Flagged"} == at_work.flags(at_work.uids()[0])
-        assert id_of(there, there.uids()[1]) == move["new_message_id"]
+        assert id_of(work_box, work_box.uids()[0], "work") == copy["new_message_id"]
+        assert {r"\Flagged"} == work_box.flags(work_box.uids()[0])
+        assert id_of(other_box, other_box.uids()[1]) == move["new_message_id"]
         assert [flagged, copied] == [id_of(box, uid) for uid in box.uids()]

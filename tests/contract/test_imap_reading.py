@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.contract.live import Agent, id_of
+from tests.contract.live_imap import Agent, id_of
 from tests.contract.requirements import requirement
 from tests.mails import mail
 from tests.pdf import make_pdf
-from tests.servers.outside import Outside
+from tests.servers.imaplib_client import ImaplibMailbox
 
 PDF = make_pdf("Invoice 4711", ["Total: 99 EUR", "Due: soon"])
 MB = 1024 * 1024
 
 
-async def get(agent: Agent, box: Outside, uid: int, **arguments: Any) -> dict[str, Any]:
+async def get(agent: Agent, box: ImaplibMailbox, uid: int, **arguments: Any) -> dict[str, Any]:
     return await agent.data("imap_get_message", message_id=id_of(box, uid), **arguments)
 
 
@@ -28,7 +28,9 @@ def codes(data: dict[str, Any]) -> list[tuple[str, str]]:
 
 @requirement("imap:get")
 @requirement("imap:message-id")
-async def test_a_message_has_all_its_fields_and_stays_unread(agent: Agent, box: Outside) -> None:
+async def test_a_message_has_all_its_fields_and_stays_unread(
+    agent: Agent, box: ImaplibMailbox
+) -> None:
     uid = box.append(
         mail("Größe", "Hello\nthere.", to="Bo <bo@x.org>, Cleo <c@x.org>", cc="d@x.org"),
         [r"\Flagged"],
@@ -60,9 +62,9 @@ async def test_a_message_has_all_its_fields_and_stays_unread(agent: Agent, box: 
 
 @requirement("imap:message-id")
 async def test_a_mailbox_name_may_contain_colons_and_any_letter(agent: Agent, dovecot: Any) -> None:
-    from tests.servers.outside import outside
+    from tests.servers.imaplib_client import imaplib_mailbox
 
-    with outside(dovecot, "alice", "a:1:2: ü", "a:1:2: &APw-") as box:
+    with imaplib_mailbox(dovecot, "alice", "a:1:2: ü", "a:1:2: &APw-") as box:
         uid = box.append(mail("Found"))
         searched = await agent.data("imap_search_messages", mailbox="a:1:2: ü")
         data = await agent.data(
@@ -105,7 +107,9 @@ async def test_a_malformed_message_id_is_refused(agent: Agent, message_id: str) 
 
 
 @requirement("imap:message-id-account")
-async def test_the_account_may_be_left_out_and_must_not_differ(agent: Agent, box: Outside) -> None:
+async def test_the_account_may_be_omitted_and_must_not_differ(
+    agent: Agent, box: ImaplibMailbox
+) -> None:
     uid = box.append(mail("Hello"))
 
     named = await get(agent, box, uid, account_id="default")
@@ -117,7 +121,7 @@ async def test_the_account_may_be_left_out_and_must_not_differ(agent: Agent, box
 
 
 @requirement("imap:soft")
-async def test_a_message_that_is_gone_is_told_in_data(agent: Agent, box: Outside) -> None:
+async def test_a_missing_message_is_reported_in_data(agent: Agent, box: ImaplibMailbox) -> None:
     uid = box.append(mail("Hello"))
     box.remove(uid)
 
@@ -133,9 +137,11 @@ async def test_a_message_that_is_gone_is_told_in_data(agent: Agent, box: Outside
 
 
 @requirement("imap:error")
-async def test_a_message_of_a_mailbox_made_anew_is_a_conflict(agent: Agent, box: Outside) -> None:
+async def test_a_message_of_a_recreated_mailbox_is_a_conflict(
+    agent: Agent, box: ImaplibMailbox
+) -> None:
     old = id_of(box, box.append(mail("Old")))
-    box.make_anew()
+    box.recreate()
     box.append(mail("New"))
 
     for tool in ("imap_get_message", "imap_get_message_raw"):
@@ -145,7 +151,9 @@ async def test_a_message_of_a_mailbox_made_anew_is_a_conflict(agent: Agent, box:
 
 
 @requirement("imap:get-body")
-async def test_the_text_is_as_long_as_asked_and_a_cut_is_said(agent: Agent, box: Outside) -> None:
+async def test_the_text_has_the_requested_length_and_truncation_is_reported(
+    agent: Agent, box: ImaplibMailbox
+) -> None:
     uid = box.append(mail("Long", "Grüße " * 5000))
 
     default = await get(agent, box, uid)
@@ -180,8 +188,8 @@ async def test_bounds_are_kept(agent: Agent, arguments: dict[str, Any], said: st
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "iso-2022-jp", "gb2312", "windows-1251", "utf-16"])
-async def test_text_reads_in_whatever_charset_it_came(
-    agent: Agent, box: Outside, charset: str
+async def test_text_is_decoded_from_any_charset(
+    agent: Agent, box: ImaplibMailbox, charset: str
 ) -> None:
     text = {"iso-2022-jp": "日本語", "gb2312": "中文", "windows-1251": "привет"}.get(charset, "ünï")
     encoded = base64.encodebytes(f"{text} {text}".encode(charset))
@@ -203,7 +211,7 @@ HEADERS = [
 
 @requirement("imap:get-headers")
 @requirement("imap:secrets")
-async def test_headers_are_curated_all_or_none(agent: Agent, box: Outside) -> None:
+async def test_headers_are_curated_all_or_none(agent: Agent, box: ImaplibMailbox) -> None:
     uid = box.append(
         mail("Re: x", in_reply_to="<a@x>", references=["<a@x>", "<b@x>"], headers=HEADERS)
     )
@@ -223,7 +231,7 @@ async def test_headers_are_curated_all_or_none(agent: Agent, box: Outside) -> No
 
 
 @requirement("imap:get-html")
-async def test_html_is_harmless_and_loads_nothing(agent: Agent, box: Outside) -> None:
+async def test_html_is_harmless_and_loads_nothing(agent: Agent, box: ImaplibMailbox) -> None:
     html = (
         "<html><head><style>b{}</style></head><body onload='x()'><p>Hello <b>you</b></p>"
         "<img src='https://spy.example/p.png'><script>alert(1)</script>"
@@ -245,7 +253,7 @@ async def test_html_is_harmless_and_loads_nothing(agent: Agent, box: Outside) ->
     assert ("truncated", "body_html") in codes(data)
 
 
-async def test_the_text_of_mail_that_is_only_html(agent: Agent, box: Outside) -> None:
+async def test_the_text_of_mail_that_is_only_html(agent: Agent, box: ImaplibMailbox) -> None:
     style = "<style>" + "p { color: red }\n" * 2000 + "</style>"
     uid = box.append(mail("HTML", None, html=f"<html><head>{style}</head><p>Seen text</p>"))
 
@@ -256,7 +264,7 @@ async def test_the_text_of_mail_that_is_only_html(agent: Agent, box: Outside) ->
 
 @requirement("imap:get-attachments")
 async def test_attachments_are_listed_with_name_type_size_and_part(
-    agent: Agent, box: Outside
+    agent: Agent, box: ImaplibMailbox
 ) -> None:
     inner = EmailMessage()
     inner["Subject"] = "Inside"
@@ -286,8 +294,8 @@ async def test_attachments_are_listed_with_name_type_size_and_part(
 
 
 @requirement("imap:get-attachments")
-async def test_more_than_fifty_attachments_are_cut_and_that_is_said(
-    agent: Agent, box: Outside
+async def test_more_than_fifty_attachments_are_truncated_with_a_warning(
+    agent: Agent, box: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Many", attachments=[(f"{n}.bin", "a/b", b"x") for n in range(53)]))
 
@@ -298,7 +306,9 @@ async def test_more_than_fifty_attachments_are_cut_and_that_is_said(
 
 
 @requirement("imap:get-pdf")
-async def test_the_text_of_a_pdf_comes_on_demand_and_bounded(agent: Agent, box: Outside) -> None:
+async def test_the_text_of_a_pdf_is_returned_on_request_and_bounded(
+    agent: Agent, box: ImaplibMailbox
+) -> None:
     files = [("i.pdf", "application/pdf", PDF), ("i.bin", "application/octet-stream", PDF)]
     long = make_pdf("Long", ["word " * 15] * 30)
     uid = box.append(mail("Invoice", attachments=[*files, ("l.pdf", "application/pdf", long)]))
@@ -317,7 +327,7 @@ async def test_the_text_of_a_pdf_comes_on_demand_and_bounded(agent: Agent, box: 
 @requirement("imap:get-pdf-size")
 @requirement("imap:get-pdf-failure")
 async def test_a_pdf_that_is_too_large_or_broken_does_not_fail_the_call(
-    agent: Agent, box: Outside
+    agent: Agent, box: ImaplibMailbox
 ) -> None:
     files = [
         ("large.pdf", "application/pdf", PDF + b"\0" * (5 * MB)),
@@ -338,7 +348,7 @@ async def test_a_pdf_that_is_too_large_or_broken_does_not_fail_the_call(
 
 
 @requirement("imap:raw")
-async def test_the_source_is_the_message_byte_for_byte(agent: Agent, box: Outside) -> None:
+async def test_the_source_is_the_message_byte_for_byte(agent: Agent, box: ImaplibMailbox) -> None:
     uid = box.append(mail("Source", "Zeile ü", attachments=[("b", "a/b", bytes(range(256)))]))
 
     body = await agent.call("imap_get_message_raw", message_id=id_of(box, uid))
@@ -360,7 +370,7 @@ async def test_the_source_is_the_message_byte_for_byte(agent: Agent, box: Outsid
 
 
 @requirement("imap:raw-bytes")
-async def test_a_long_source_is_cut_and_that_is_said(agent: Agent, box: Outside) -> None:
+async def test_a_long_source_is_truncated_with_a_warning(agent: Agent, box: ImaplibMailbox) -> None:
     uid = box.append(mail("Long", "x" * 70 + "\n" + "y\n" * 200_000))
 
     default = await agent.data("imap_get_message_raw", message_id=id_of(box, uid))
@@ -380,7 +390,7 @@ async def test_a_long_source_is_cut_and_that_is_said(agent: Agent, box: Outside)
 
 
 @requirement("imap:raw")
-async def test_the_source_of_nothing_is_null(agent: Agent, box: Outside) -> None:
+async def test_the_source_of_nothing_is_null(agent: Agent, box: ImaplibMailbox) -> None:
     data = await agent.data("imap_get_message_raw", message_id=id_of(box, 4711))
 
     assert ("failed", None, None) == (

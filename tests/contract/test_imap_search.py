@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract.live import Agent, agent_over_stdio, id_of
+from tests.contract.live_imap import Agent, agent_over_stdio, id_of
 from tests.contract.requirements import requirement
 from tests.mails import mail
 from tests.servers.dovecot import Dovecot
-from tests.servers.outside import Outside
+from tests.servers.imaplib_client import ImaplibMailbox
 
 ROW = {"message_id", "mailbox", "uidvalidity", "uid", "date", "from", "subject", "flags"}
 DATA = {
@@ -26,7 +26,7 @@ def subjects(data: dict[str, Any]) -> list[str]:
 
 
 @requirement("imap:search")
-async def test_a_page_is_newest_first_with_its_counts(agent: Agent, box: Outside) -> None:
+async def test_a_page_is_newest_first_with_its_counts(agent: Agent, box: ImaplibMailbox) -> None:
     uids = [box.append(mail(f"Mail {n}"), [r"\Seen"] if n else []) for n in range(3)]
 
     body = await agent.call("imap_search_messages", mailbox=box.name)
@@ -80,7 +80,7 @@ async def test_a_page_is_newest_first_with_its_counts(agent: Agent, box: Outside
     ],
 )
 async def test_each_criterion_narrows_the_search(
-    agent: Agent, box: Outside, criteria: dict[str, Any], expected: set[str]
+    agent: Agent, box: ImaplibMailbox, criteria: dict[str, Any], expected: set[str]
 ) -> None:
     day = datetime(2026, 2, 1, 12, tzinfo=UTC)
     box.append(mail("Eins", "Hidden deep inside.", sender="Ana <a@x.org>"), [r"\Seen"], day)
@@ -94,7 +94,7 @@ async def test_each_criterion_narrows_the_search(
 
 
 @requirement("imap:search-days")
-async def test_last_days_counts_back_from_today(agent: Agent, box: Outside) -> None:
+async def test_last_days_counts_back_from_today(agent: Agent, box: ImaplibMailbox) -> None:
     now = datetime.now(UTC)
     box.append(mail("Old"), at=now - timedelta(days=10))
     box.append(mail("New"), at=now - timedelta(days=2))
@@ -106,7 +106,7 @@ async def test_last_days_counts_back_from_today(agent: Agent, box: Outside) -> N
 
 @requirement("imap:search-cursor")
 @requirement("imap:limit")
-async def test_a_cursor_goes_on_and_can_be_used_twice(agent: Agent, box: Outside) -> None:
+async def test_a_cursor_continues_and_can_be_used_twice(agent: Agent, box: ImaplibMailbox) -> None:
     for number in range(25):
         box.append(mail(f"Mail {number}", "word"))
 
@@ -132,8 +132,8 @@ async def test_a_cursor_goes_on_and_can_be_used_twice(agent: Agent, box: Outside
 
 
 @requirement("imap:search-cursor")
-async def test_a_cursor_outlives_the_server_that_gave_it(
-    tmp_path: Path, variables: dict[str, str], box: Outside
+async def test_a_cursor_survives_a_restart_of_the_server(
+    tmp_path: Path, variables: dict[str, str], box: ImaplibMailbox
 ) -> None:
     for number in range(3):
         box.append(mail(f"Größe {number}"))
@@ -149,11 +149,13 @@ async def test_a_cursor_outlives_the_server_that_gave_it(
 
 
 @requirement("imap:search-cursor")
-async def test_a_cursor_of_a_mailbox_made_anew_is_a_conflict(agent: Agent, box: Outside) -> None:
+async def test_a_cursor_of_a_recreated_mailbox_is_a_conflict(
+    agent: Agent, box: ImaplibMailbox
+) -> None:
     for number in range(3):
         box.append(mail(f"Mail {number}"))
     first = await agent.data("imap_search_messages", mailbox=box.name, limit=1)
-    box.make_anew()
+    box.recreate()
     box.append(mail("New"))
 
     error = await agent.error("imap_search_messages", mailbox=box.name, cursor=first["next_cursor"])
@@ -178,7 +180,7 @@ async def test_a_cursor_of_a_mailbox_made_anew_is_a_conflict(agent: Agent, box: 
     ids=lambda criterion: next(iter(criterion)),
 )
 async def test_a_cursor_excludes_every_criterion(
-    agent: Agent, box: Outside, criterion: dict[str, Any]
+    agent: Agent, box: ImaplibMailbox, criterion: dict[str, Any]
 ) -> None:
     for number in range(2):
         box.append(mail(f"Mail {number}"))
@@ -194,7 +196,7 @@ async def test_a_cursor_excludes_every_criterion(
 
 @requirement("imap:search-cursor")
 async def test_a_forged_or_foreign_cursor_is_refused(
-    agent: Agent, box: Outside, there: Outside
+    agent: Agent, box: ImaplibMailbox, other_box: ImaplibMailbox
 ) -> None:
     for number in range(2):
         box.append(mail(f"Mail {number}"))
@@ -204,7 +206,7 @@ async def test_a_forged_or_foreign_cursor_is_refused(
     for wrong in (forged, "nonsense", cursor[:20]):
         error = await agent.error("imap_search_messages", mailbox=box.name, cursor=wrong)
         assert "invalid_input" == error["code"]
-    foreign = await agent.error("imap_search_messages", mailbox=there.name, cursor=cursor)
+    foreign = await agent.error("imap_search_messages", mailbox=other_box.name, cursor=cursor)
     other = await agent.error(
         "imap_search_messages", mailbox=box.name, account_id="work", cursor=cursor
     )
@@ -215,7 +217,7 @@ async def test_a_forged_or_foreign_cursor_is_refused(
 
 @requirement("imap:search-snippet")
 async def test_snippets_come_from_the_text_and_are_as_long_as_asked(
-    agent: Agent, box: Outside
+    agent: Agent, box: ImaplibMailbox
 ) -> None:
     box.append(mail("Plain", "The quick brown fox.\n" + "jumps over " * 100))
     box.append(mail("Only HTML", None, html="<style>p{}</style><p>Seen <b>text</b></p>"))
@@ -278,7 +280,7 @@ REFUSED = [
 @requirement("imap:search-text")
 @requirement("imap:search-dates")
 @pytest.mark.parametrize(("rule", "arguments", "said"), REFUSED)
-async def test_what_does_not_fit_is_refused_before_anything_is_sent(
+async def test_invalid_criteria_are_refused_before_anything_is_sent(
     agent: Agent, rule: str, arguments: dict[str, Any], said: str
 ) -> None:
     error = await agent.error("imap_search_messages", **{"mailbox": "INBOX", **arguments})
@@ -289,7 +291,7 @@ async def test_what_does_not_fit_is_refused_before_anything_is_sent(
 
 @requirement("imap:mailbox")
 @requirement("imap:search-text")
-async def test_lengths_are_counted_in_characters(agent: Agent, box: Outside) -> None:
+async def test_lengths_are_counted_in_characters(agent: Agent, box: ImaplibMailbox) -> None:
     box.append(mail("x", "ü" * 256))
 
     data = await agent.data("imap_search_messages", mailbox=box.name, query="ü" * 256)
@@ -300,7 +302,7 @@ async def test_lengths_are_counted_in_characters(agent: Agent, box: Outside) -> 
 
 
 @requirement("imap:soft")
-async def test_a_mailbox_that_is_not_there_is_told_in_data(agent: Agent) -> None:
+async def test_a_missing_mailbox_is_reported_in_data(agent: Agent) -> None:
     body = await agent.call("imap_search_messages", mailbox="No Such Mailbox")
 
     data = body["data"]

@@ -1,4 +1,4 @@
-"""Live answers fit a model's context, whatever somebody has sent."""
+"""Answers of live tools fit a model's context, whatever the mailbox contains."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract.live import Agent, id_of
+from tests.contract.live_imap import Agent, id_of
 from tests.mails import mail
-from tests.servers.outside import Outside
+from tests.servers.imaplib_client import ImaplibMailbox
 
 MOST, MAX_BY_DEFAULT = 100_000, 40_000
 EVERYTHING = {
@@ -56,7 +56,7 @@ def size(body: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_no_message_is_too_long(agent: Agent, box: Outside, name: str) -> None:
+async def test_no_message_is_too_long(agent: Agent, box: ImaplibMailbox, name: str) -> None:
     uid = box.append(HOSTILE[name])
 
     body = await agent.call("imap_get_message", message_id=id_of(box, uid), **EVERYTHING)
@@ -65,7 +65,7 @@ async def test_no_message_is_too_long(agent: Agent, box: Outside, name: str) -> 
     assert "ok" == body["data"]["status"] or "truncated" in str(body["data"]["issues"])
 
 
-async def test_no_page_is_too_long(agent: Agent, box: Outside) -> None:
+async def test_no_page_is_too_long(agent: Agent, box: ImaplibMailbox) -> None:
     for content in (*HOSTILE.values(), *HOSTILE.values()):
         box.append(content)
     options = {"limit": 50, "include_snippet": True, "snippet_max_chars": 500}
@@ -76,7 +76,7 @@ async def test_no_page_is_too_long(agent: Agent, box: Outside) -> None:
     assert 2 * len(HOSTILE) == body["data"]["total"]
 
 
-async def test_ordinary_mail_fits_in_much_less(agent: Agent, box: Outside) -> None:
+async def test_ordinary_mail_fits_in_much_less(agent: Agent, box: ImaplibMailbox) -> None:
     sender = "Ana Maria Lee-Example <ana.maria.lee@department.example.com>"
     for number in range(50):
         subject = f"Re: Quarterly figures for the north-western region, part {number}"

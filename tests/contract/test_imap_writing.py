@@ -1,4 +1,4 @@
-"""Contract 002: changing live mailboxes, behind a gate."""
+"""Contract 002: changing live mailboxes, if changes are enabled."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract.live import Agent, account_variables, agent_over_stdio, id_of
+from tests.contract.live_imap import Agent, account_variables, agent_over_stdio, id_of
 from tests.contract.requirements import requirement
 from tests.mails import mail
 from tests.servers.dovecot import Dovecot
-from tests.servers.outside import Outside, outside
+from tests.servers.imaplib_client import ImaplibMailbox, imaplib_mailbox
 
 STEPS = {"steps_attempted", "steps_succeeded"}
 CHANGES = {
@@ -30,8 +30,8 @@ def codes(data: dict[str, Any]) -> list[str]:
 
 
 @requirement("imap:gate")
-async def test_without_leave_every_change_is_refused_first_of_all(
-    tmp_path: Path, variables: dict[str, str], box: Outside
+async def test_without_permission_every_change_is_refused_first(
+    tmp_path: Path, variables: dict[str, str], box: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Mine"))
     closed = {**variables, "MAIL_IMAP_WRITE_ENABLED": "false"}
@@ -49,7 +49,7 @@ async def test_without_leave_every_change_is_refused_first_of_all(
 
 
 @requirement("imap:flags")
-async def test_flags_are_added_and_removed_and_told(agent: Agent, box: Outside) -> None:
+async def test_flags_are_added_removed_and_returned(agent: Agent, box: ImaplibMailbox) -> None:
     uid = box.append(mail("Flagged"), [r"\Seen"])
 
     body = await agent.call(
@@ -76,7 +76,9 @@ async def test_flags_are_added_and_removed_and_told(agent: Agent, box: Outside) 
 
 
 @requirement("imap:flags")
-async def test_what_was_not_asked_for_is_not_applied(agent: Agent, box: Outside) -> None:
+async def test_flags_that_were_not_requested_are_not_changed(
+    agent: Agent, box: ImaplibMailbox
+) -> None:
     uid = box.append(mail("Flagged"))
 
     data = await agent.data(
@@ -122,35 +124,35 @@ async def test_flags_that_do_not_fit_are_refused(
 
 @requirement("imap:copy")
 async def test_a_copy_has_a_new_id_and_leaves_the_original(
-    agent: Agent, box: Outside, there: Outside
+    agent: Agent, box: ImaplibMailbox, other_box: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Copied"), [r"\Seen"])
 
     body = await agent.call(
-        "imap_copy_message", message_id=id_of(box, uid), destination_mailbox=there.name
+        "imap_copy_message", message_id=id_of(box, uid), destination_mailbox=other_box.name
     )
 
-    (new,) = there.uids()
+    (new,) = other_box.uids()
     assert {
         "status": "ok",
         "issues": [],
         "source_account_id": "default",
         "destination_account_id": "default",
         "source_mailbox": box.name,
-        "destination_mailbox": there.name,
+        "destination_mailbox": other_box.name,
         "message_id": id_of(box, uid),
-        "new_message_id": id_of(there, new),
+        "new_message_id": id_of(other_box, new),
         "steps_attempted": 1,
         "steps_succeeded": 1,
     } == body["data"]
-    assert f"The message was copied to {there.name}" == body["summary"]
+    assert f"The message was copied to {other_box.name}" == body["summary"]
     assert [uid] == box.uids()
-    assert {r"\Seen"} == there.flags(new)
+    assert {r"\Seen"} == other_box.flags(new)
 
 
 @requirement("imap:copy-account")
 async def test_a_copy_to_another_account_keeps_bytes_flags_and_date(
-    agent: Agent, box: Outside, at_work: Outside
+    agent: Agent, box: ImaplibMailbox, work_box: ImaplibMailbox
 ) -> None:
     moment = datetime(2021, 5, 6, 7, 8, 9, tzinfo=UTC)
     uid = box.append(mail("Travels", "ü" * 1000), [r"\Seen", "$Todo"], moment)
@@ -158,11 +160,11 @@ async def test_a_copy_to_another_account_keeps_bytes_flags_and_date(
     data = await agent.data(
         "imap_copy_message",
         message_id=id_of(box, uid),
-        destination_mailbox=at_work.name,
+        destination_mailbox=work_box.name,
         destination_account_id="work",
     )
 
-    (new,) = at_work.uids()
+    (new,) = work_box.uids()
     assert ("ok", "default", "work", 2, 2) == (
         data["status"],
         data["source_account_id"],
@@ -170,17 +172,17 @@ async def test_a_copy_to_another_account_keeps_bytes_flags_and_date(
         data["steps_attempted"],
         data["steps_succeeded"],
     )
-    assert id_of(at_work, new, "work") == data["new_message_id"]
-    assert box.raw(uid) == at_work.raw(new)
-    assert {r"\Seen", "$Todo"} == at_work.flags(new)
-    assert box.arrival(uid) == at_work.arrival(new)
+    assert id_of(work_box, new, "work") == data["new_message_id"]
+    assert box.raw(uid) == work_box.raw(new)
+    assert {r"\Seen", "$Todo"} == work_box.flags(new)
+    assert box.arrival(uid) == work_box.arrival(new)
 
 
 @requirement("imap:copy")
 @requirement("imap:soft")
 @pytest.mark.parametrize("tool", ["imap_copy_message", "imap_move_message"])
-async def test_a_destination_that_is_not_there_changes_nothing(
-    agent: Agent, box: Outside, tool: str
+async def test_a_missing_destination_changes_nothing(
+    agent: Agent, box: ImaplibMailbox, tool: str
 ) -> None:
     uid = box.append(mail("Stays"))
 
@@ -199,7 +201,9 @@ async def test_a_destination_that_is_not_there_changes_nothing(
 
 
 @requirement("imap:copy-account")
-async def test_an_unknown_destination_account_is_not_found(agent: Agent, box: Outside) -> None:
+async def test_an_unknown_destination_account_is_not_found(
+    agent: Agent, box: ImaplibMailbox
+) -> None:
     error = await agent.error(
         "imap_copy_message",
         message_id=id_of(box, 1),
@@ -211,28 +215,30 @@ async def test_an_unknown_destination_account_is_not_found(agent: Agent, box: Ou
 
 
 @requirement("imap:move")
-async def test_a_moved_message_has_a_new_id(agent: Agent, box: Outside, there: Outside) -> None:
+async def test_a_moved_message_has_a_new_id(
+    agent: Agent, box: ImaplibMailbox, other_box: ImaplibMailbox
+) -> None:
     uid, other = box.append(mail("Moved"), [r"\Flagged"]), box.append(mail("Stays"))
     box.flag(other, r"\Deleted")
 
     body = await agent.call(
-        "imap_move_message", message_id=id_of(box, uid), destination_mailbox=there.name
+        "imap_move_message", message_id=id_of(box, uid), destination_mailbox=other_box.name
     )
 
-    (new,) = there.uids()
+    (new,) = other_box.uids()
     assert {
         "status": "ok",
         "issues": [],
         "account_id": "default",
         "source_mailbox": box.name,
-        "destination_mailbox": there.name,
+        "destination_mailbox": other_box.name,
         "message_id": id_of(box, uid),
-        "new_message_id": id_of(there, new),
+        "new_message_id": id_of(other_box, new),
         "steps_attempted": 1,
         "steps_succeeded": 1,
     } == body["data"]
     assert [other] == box.uids()
-    assert {r"\Flagged"} == there.flags(new)
+    assert {r"\Flagged"} == other_box.flags(new)
 
 
 @requirement("imap:move")
@@ -249,7 +255,7 @@ async def test_a_message_is_not_moved_to_where_it_is(agent: Agent) -> None:
 
 @requirement("imap:mailbox")
 @pytest.mark.parametrize("name", ["", "x" * 257, "a\nb"])
-async def test_a_destination_that_cannot_be_is_refused(agent: Agent, name: str) -> None:
+async def test_an_invalid_destination_is_refused(agent: Agent, name: str) -> None:
     for tool in ("imap_copy_message", "imap_move_message"):
         error = await agent.error(
             tool, message_id="imap:default:INBOX:1:1", destination_mailbox=name
@@ -260,26 +266,26 @@ async def test_a_destination_that_cannot_be_is_refused(agent: Agent, name: str) 
 
 
 @asynccontextmanager
-async def knowing_less(
+async def agent_of_limited_server(
     tmp_path: Path, capability: str
-) -> AsyncIterator[tuple[Agent, Outside, Outside]]:
-    """An account at a server that says it can do no more than this."""
+) -> AsyncIterator[tuple[Agent, ImaplibMailbox, ImaplibMailbox]]:
+    """An account at a server that announces only these capabilities."""
     with Dovecot(capability=f"IMAP4rev1 LITERAL+ {capability}") as server:
         given = account_variables(server, "DEFAULT", "alice")
         given["MAIL_IMAP_WRITE_ENABLED"] = "true"
-        with outside(server, "alice") as box, outside(server, "alice") as there:
+        with imaplib_mailbox(server, "alice") as box, imaplib_mailbox(server, "alice") as other_box:
             async with agent_over_stdio(tmp_path, given) as agent:
-                yield agent, box, there
+                yield agent, box, other_box
 
 
 @requirement("imap:move-fallback")
 async def test_without_move_a_message_is_copied_and_then_removed(tmp_path: Path) -> None:
-    async with knowing_less(tmp_path, "UIDPLUS") as (agent, box, there):
+    async with agent_of_limited_server(tmp_path, "UIDPLUS") as (agent, box, other_box):
         uid, other = box.append(mail("Moved")), box.append(mail("Stays"))
         box.flag(other, r"\Deleted")
-        box.leave()
+        box.close()
         data = await agent.data(
-            "imap_move_message", message_id=id_of(box, uid), destination_mailbox=there.name
+            "imap_move_message", message_id=id_of(box, uid), destination_mailbox=other_box.name
         )
 
         assert ("ok", 3, 3) == (
@@ -287,20 +293,20 @@ async def test_without_move_a_message_is_copied_and_then_removed(tmp_path: Path)
             data["steps_attempted"],
             data["steps_succeeded"],
         )
-        assert id_of(there, there.uids()[0]) == data["new_message_id"]
+        assert id_of(other_box, other_box.uids()[0]) == data["new_message_id"]
         assert [other] == box.uids()
 
 
 @requirement("imap:move-fallback")
-async def test_without_uidplus_the_original_stays_flagged_and_that_is_said(
+async def test_without_uidplus_the_original_stays_flagged_with_a_warning(
     tmp_path: Path,
 ) -> None:
-    async with knowing_less(tmp_path, "") as (agent, box, there):
+    async with agent_of_limited_server(tmp_path, "") as (agent, box, other_box):
         uid, other = box.append(mail("Copied")), box.append(mail("Theirs"))
         box.flag(other, r"\Deleted")
-        box.leave()
+        box.close()
         moved = await agent.call(
-            "imap_move_message", message_id=id_of(box, uid), destination_mailbox=there.name
+            "imap_move_message", message_id=id_of(box, uid), destination_mailbox=other_box.name
         )
         deleted = await agent.data("imap_delete_message", message_id=id_of(box, uid), confirm=True)
 
@@ -314,14 +320,16 @@ async def test_without_uidplus_the_original_stays_flagged_and_that_is_said(
         )
         assert [uid, other] == box.uids()
         assert r"\Deleted" in box.flags(uid)
-        assert 1 == len(there.uids())
+        assert 1 == len(other_box.uids())
 
 
 @requirement("imap:delete")
-async def test_a_deletion_removes_this_message_and_no_other(agent: Agent, box: Outside) -> None:
+async def test_a_deletion_removes_this_message_and_no_other(
+    agent: Agent, box: ImaplibMailbox
+) -> None:
     uid, other = box.append(mail("Gone")), box.append(mail("Theirs"))
     box.flag(other, r"\Deleted")
-    box.leave()
+    box.close()
 
     body = await agent.call("imap_delete_message", message_id=id_of(box, uid), confirm=True)
 
@@ -341,7 +349,7 @@ async def test_a_deletion_removes_this_message_and_no_other(agent: Agent, box: O
 @requirement("imap:delete-confirm")
 @pytest.mark.parametrize("arguments", [{}, {"confirm": False}, {"confirm": None}, {"confirm": 1}])
 async def test_a_deletion_must_be_confirmed(
-    agent: Agent, box: Outside, arguments: dict[str, Any]
+    agent: Agent, box: ImaplibMailbox, arguments: dict[str, Any]
 ) -> None:
     uid = box.append(mail("Stays"))
 
@@ -353,9 +361,9 @@ async def test_a_deletion_must_be_confirmed(
 
 
 @requirement("imap:error")
-async def test_no_change_touches_a_mailbox_made_anew(agent: Agent, box: Outside) -> None:
+async def test_no_change_is_made_in_a_recreated_mailbox(agent: Agent, box: ImaplibMailbox) -> None:
     old = id_of(box, box.append(mail("Old")))
-    box.make_anew()
+    box.recreate()
     new = box.append(mail("New"))
 
     for tool, arguments in CHANGES.items():
@@ -367,12 +375,12 @@ async def test_no_change_touches_a_mailbox_made_anew(agent: Agent, box: Outside)
 
 
 @requirement("imap:soft")
-async def test_no_change_of_a_message_that_is_gone_claims_success(
-    agent: Agent, box: Outside
+async def test_no_change_of_a_missing_message_reports_success(
+    agent: Agent, box: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Gone"))
     box.remove(uid)
-    box.leave()
+    box.close()
 
     for tool, arguments in CHANGES.items():
         body = await agent.call(tool, message_id=id_of(box, uid), **arguments)

@@ -8,18 +8,24 @@ from typing import Any
 
 import pytest
 
-from tests.contract.conftest import ThisInbox
-from tests.contract.doors import AccessControl, McpDoor, Refused, RestDoor, open_door
-from tests.contract.notes import NOTES, keys
+from tests.contract.conftest import InboxFixture
 from tests.contract.requirements import requirement
+from tests.contract.sample_memories import NOTES, keys
+from tests.contract.surface_clients import (
+    CallRefused,
+    McpClient,
+    RestClient,
+    SurfaceClient,
+    open_client,
+)
 from tests.servers.postroom import Running, running
 
 
 @requirement("memory:search-tool")
-async def test_a_question_finds_what_answers_it_best_first(
-    door: AccessControl, namespace: str
+async def test_a_question_finds_its_answers_best_first(
+    client: SurfaceClient, namespace: str
 ) -> None:
-    page = await door.call(
+    page = await client.call(
         "memory_search", query="When is the Portuguese office shut?", namespace=namespace
     )
 
@@ -33,13 +39,15 @@ async def test_a_question_finds_what_answers_it_best_first(
 
 
 @requirement("memory:search-tool")
-async def test_limit_and_offset_choose_the_page(door: AccessControl, namespace: str) -> None:
+async def test_limit_and_offset_choose_the_page(client: SurfaceClient, namespace: str) -> None:
     for number in range(5):
-        await door.call("memory_add", key=f"n{number}", text=f"Note {number}", namespace=namespace)
+        await client.call(
+            "memory_add", key=f"n{number}", text=f"Note {number}", namespace=namespace
+        )
 
-    whole = await door.call("memory_search", query="note", namespace=namespace)
-    part = await door.call("memory_search", query="note", namespace=namespace, limit=2, offset=1)
-    beyond = await door.call("memory_search", query="note", namespace=namespace, offset=500)
+    whole = await client.call("memory_search", query="note", namespace=namespace)
+    part = await client.call("memory_search", query="note", namespace=namespace, limit=2, offset=1)
+    beyond = await client.call("memory_search", query="note", namespace=namespace, offset=500)
 
     assert keys(whole)[1:3] == keys(part)
     assert (2, 1, whole["total"], True) == (
@@ -52,9 +60,9 @@ async def test_limit_and_offset_choose_the_page(door: AccessControl, namespace: 
 
 
 @requirement("memory:fulltext-tool")
-async def test_keywords_are_combined_and_highlighted(door: AccessControl, namespace: str) -> None:
+async def test_keywords_are_combined_and_highlighted(client: SurfaceClient, namespace: str) -> None:
     async def find(**arguments: Any) -> dict[str, Any]:
-        return await door.call("memory_fulltext_search", namespace=namespace, **arguments)
+        return await client.call("memory_fulltext_search", namespace=namespace, **arguments)
 
     assert {"brightwell", "jonas"} == set(keys(await find(keywords="invoice, peanuts")))
     assert {"brightwell", "jonas"} == set(
@@ -69,11 +77,11 @@ async def test_keywords_are_combined_and_highlighted(door: AccessControl, namesp
 
 
 @requirement("memory:fulltext-tool")
-async def test_what_is_not_a_keyword_is_escaped(door: AccessControl, namespace: str) -> None:
+async def test_text_beside_keywords_is_escaped(client: SurfaceClient, namespace: str) -> None:
     text = "<script>alert(1)</script> & <mark>pay</mark> me"
-    await door.call("memory_add", key="html", text=text, namespace=namespace)
+    await client.call("memory_add", key="html", text=text, namespace=namespace)
 
-    page = await door.call("memory_fulltext_search", keywords="pay", namespace=namespace)
+    page = await client.call("memory_fulltext_search", keywords="pay", namespace=namespace)
 
     assert [
         "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &lt;mark&gt;<mark>pay</mark>&lt;/mark&gt; me"
@@ -85,10 +93,10 @@ async def test_what_is_not_a_keyword_is_escaped(door: AccessControl, namespace: 
     [("天气", "天气"), ("会議", "会議"), ("京", None), ("phones", "marta/calls")],
 )
 async def test_chinese_japanese_and_stemmed_english_are_found(
-    door: AccessControl, namespace: str, keyword: str, key: str | None
+    client: SurfaceClient, namespace: str, keyword: str, key: str | None
 ) -> None:
-    page = await door.call("memory_fulltext_search", keywords=keyword, namespace=namespace)
-    asked = await door.call("memory_search", query=keyword, namespace=namespace)
+    page = await client.call("memory_fulltext_search", keywords=keyword, namespace=namespace)
+    asked = await client.call("memory_search", query=keyword, namespace=namespace)
 
     assert ({"天气", "会議"} if key is None else {key}) == set(keys(page))
     assert key is None or key == keys(asked)[0]
@@ -120,20 +128,20 @@ async def test_chinese_japanese_and_stemmed_english_are_found(
     ],
 )
 async def test_wrong_parameters_are_explained(
-    door: AccessControl, tool: str, arguments: dict[str, Any], words: str
+    client: SurfaceClient, tool: str, arguments: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(Refused) as refused:
-        await door.call(tool, **arguments)
+    with pytest.raises(CallRefused) as refused:
+        await client.call(tool, **arguments)
 
     assert "invalid_input" == refused.value.kind
     assert words in str(refused.value)
 
 
 @requirement("memory:output")
-async def test_results_are_pages_like_every_list(door: AccessControl, namespace: str) -> None:
-    listed = await door.call("memory_list", namespace=namespace)
-    searched = await door.call("memory_search", query="invoice", namespace=namespace)
-    found = await door.call("memory_fulltext_search", keywords="invoice", namespace=namespace)
+async def test_results_are_pages_like_every_list(client: SurfaceClient, namespace: str) -> None:
+    listed = await client.call("memory_list", namespace=namespace)
+    searched = await client.call("memory_search", query="invoice", namespace=namespace)
+    found = await client.call("memory_fulltext_search", keywords="invoice", namespace=namespace)
 
     names = ["results", "count", "total", "total_count", "limit", "offset", "has_more"]
     assert names == list(listed) == list(searched) == list(found)
@@ -143,8 +151,8 @@ async def test_results_are_pages_like_every_list(door: AccessControl, namespace:
 
 @requirement("memory:registration")
 @requirement("memory:schema")
-async def test_both_tools_are_listed_with_all_parameters_explained(tools: McpDoor) -> None:
-    listed = {tool.name: tool for tool in (await tools.client.list_tools()).tools}
+async def test_both_tools_are_listed_with_all_parameters_explained(mcp_client: McpClient) -> None:
+    listed = {tool.name: tool for tool in (await mcp_client.client.list_tools()).tools}
 
     for name in ("memory_search", "memory_fulltext_search"):
         schema = listed[name].input_schema
@@ -156,8 +164,8 @@ async def test_both_tools_are_listed_with_all_parameters_explained(tools: McpDoo
 
 
 @requirement("memory:compatibility")
-async def test_a_tool_says_what_its_endpoint_says(
-    rest: RestDoor, tools: AccessControl, namespace: str
+async def test_a_tool_returns_what_its_endpoint_returns(
+    rest: RestClient, mcp_client: SurfaceClient, namespace: str
 ) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("memory_search", {"query": "who must not eat nuts?"}),
@@ -170,11 +178,13 @@ async def test_a_tool_says_what_its_endpoint_says(
 
     for tool, arguments in calls:
         named = {**arguments, "namespace": namespace}
-        assert await rest.call(tool, **named) == await tools.call(tool, **named)
+        assert await rest.call(tool, **named) == await mcp_client.call(tool, **named)
 
 
-async def test_keywords_may_be_a_list(tools: AccessControl, rest: RestDoor, namespace: str) -> None:
-    for some in (tools, rest):
+async def test_keywords_may_be_a_list(
+    mcp_client: SurfaceClient, rest: RestClient, namespace: str
+) -> None:
+    for some in (mcp_client, rest):
         page = await some.call(
             "memory_fulltext_search", keywords=["purchase order", "peanuts"], namespace=namespace
         )
@@ -183,67 +193,67 @@ async def test_keywords_may_be_a_list(tools: AccessControl, rest: RestDoor, name
 
 @pytest.mark.parametrize("keywords", ["", [], [""], "-"])
 async def test_no_keywords_are_refused_in_plain_words(
-    tools: AccessControl, namespace: str, keywords: Any
+    mcp_client: SurfaceClient, namespace: str, keywords: Any
 ) -> None:
-    with pytest.raises(Refused, match='keywords: give at least one word, such as invoice or "net'):
-        await tools.call("memory_fulltext_search", keywords=keywords, namespace=namespace)
+    with pytest.raises(
+        CallRefused, match='keywords: give at least one word, such as invoice or "net'
+    ):
+        await mcp_client.call("memory_fulltext_search", keywords=keywords, namespace=namespace)
 
 
-async def test_more_keywords_than_are_looked_for_are_refused(
-    door: AccessControl, namespace: str
-) -> None:
+async def test_too_many_keywords_are_refused(client: SurfaceClient, namespace: str) -> None:
     """To pass over some would make AND a lie."""
     common = ",".join(["order", "purchase"] * 50)
-    page = await door.call(
+    page = await client.call(
         "memory_fulltext_search", keywords=common, operator="AND", namespace=namespace
     )
     assert ["brightwell"] == keys(page)
 
     many = ",".join(f"w{number}" for number in range(65))
-    with pytest.raises(Refused, match="keywords: there are 65; the limit is 64") as refused:
-        await door.call("memory_fulltext_search", keywords=many, namespace=namespace)
+    with pytest.raises(CallRefused, match="keywords: there are 65; the limit is 64") as refused:
+        await client.call("memory_fulltext_search", keywords=many, namespace=namespace)
     assert "invalid_input" == refused.value.kind
 
 
 @pytest.mark.parametrize("keywords", ["天气，peanuts", "天气、peanuts", "天气، peanuts"])
 async def test_the_commas_of_other_scripts_are_commas(
-    door: AccessControl, namespace: str, keywords: str
+    client: SurfaceClient, namespace: str, keywords: str
 ) -> None:
-    page = await door.call("memory_fulltext_search", keywords=keywords, namespace=namespace)
+    page = await client.call("memory_fulltext_search", keywords=keywords, namespace=namespace)
 
     assert {"天气", "jonas"} == set(keys(page))
 
 
 async def test_a_weight_may_be_written_as_text(
-    tools: AccessControl, rest: RestDoor, namespace: str
+    mcp_client: SurfaceClient, rest: RestClient, namespace: str
 ) -> None:
-    for some in (tools, rest):
+    for some in (mcp_client, rest):
         links = [{"type": "about", "to": "ana@example.com", "weight": "0.5"}]
         await some.call("memory_add", key="weight", text="X.", links=links, namespace=namespace)
         read = await some.call("memory_get", key="weight", namespace=namespace)
         assert [0.5] == [link["weight"] for link in read["links"]]
         for wrong in ("1.5", "half", "1e999", True):
             links[0]["weight"] = wrong
-            with pytest.raises(Refused, match="weight"):
+            with pytest.raises(CallRefused, match="weight"):
                 await some.call("memory_add", key="w", text="X.", links=links, namespace=namespace)
 
 
 async def test_mail_is_searched_by_meaning_when_asked(
-    door: AccessControl, inbox: ThisInbox
+    client: SurfaceClient, inbox: InboxFixture
 ) -> None:
     right = await inbox.receive("Travel", "The branch in Lisbon closes on the 24th of December.")
     await inbox.receive("Lunch", "Shall we have soup or salad?")
     question = "When is the Portuguese office shut?"
 
-    exact = await door.call("search_messages", q=question, inbox_id=inbox.id)
-    page = await door.call("search_messages", q=question, inbox_id=inbox.id, mode="hybrid")
+    exact = await client.call("search_messages", q=question, inbox_id=inbox.id)
+    page = await client.call("search_messages", q=question, inbox_id=inbox.id, mode="hybrid")
 
     assert 0 == exact["total"]
     assert right["message_id"] == page["results"][0]["id"]
     assert 0 < page["results"][0]["relevance"] <= 1
     assert page["results"][0]["excerpt"].startswith("The branch in Lisbon")
-    with pytest.raises(Refused, match="mode hybrid needs q"):
-        await door.call("search_messages", inbox_id=inbox.id, mode="hybrid")
+    with pytest.raises(CallRefused, match="mode hybrid needs q"):
+        await client.call("search_messages", inbox_id=inbox.id, mode="hybrid")
 
 
 @pytest.fixture(scope="module")
@@ -253,19 +263,19 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield started
 
 
-async def test_switched_off_the_tools_are_not_there_and_the_endpoints_say_why(
+async def test_disabled_search_has_no_tools_and_its_endpoints_say_why(
     silent: Running,
 ) -> None:
-    async with open_door("mcp-http", silent) as tools, open_door("rest", silent) as rest:
-        assert isinstance(tools, McpDoor)
-        names = {tool.name for tool in (await tools.client.list_tools()).tools}
-        await tools.call("memory_add", key="k", text="Still kept.")
+    async with open_client("mcp-http", silent) as mcp_client, open_client("rest", silent) as rest:
+        assert isinstance(mcp_client, McpClient)
+        names = {tool.name for tool in (await mcp_client.client.list_tools()).tools}
+        await mcp_client.call("memory_add", key="k", text="Still kept.")
         refusals = []
         for tool, asked in (
             ("memory_search", {"query": "x"}),
             ("memory_fulltext_search", {"keywords": "x"}),
         ):
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(CallRefused) as refused:
                 await rest.call(tool, **asked)
             refusals.append((refused.value.kind, "POSTROOM_MEMORY_SEARCH" in str(refused.value)))
 

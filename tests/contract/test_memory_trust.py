@@ -1,4 +1,4 @@
-"""Whose a memory is: walls between namespaces, marks of mail, and warnings about contacts."""
+"""The trust of memories: isolation of namespaces, marks of mail, warnings about contacts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.contract.conftest import ThisInbox
-from tests.contract.doors import AccessControl, Refused, RestDoor, open_door
-from tests.contract.notes import keys
+from tests.contract.conftest import InboxFixture
+from tests.contract.sample_memories import keys
+from tests.contract.surface_clients import CallRefused, RestClient, SurfaceClient, open_client
 from tests.servers.postroom import Running
 
 
-async def new_key(rest: RestDoor, **limits: Any) -> str:
+async def new_key(rest: RestClient, **limits: Any) -> str:
     scopes = ["read", "write"]
     response = await rest.http.post("/v1/keys", json={"name": "t", "scopes": scopes, **limits})
     assert 201 == response.status_code, response.text
@@ -24,16 +24,18 @@ async def new_key(rest: RestDoor, **limits: Any) -> str:
 
 @pytest.fixture(params=["rest", "mcp-http"])
 async def limited(
-    request: pytest.FixtureRequest, server: Running, rest: RestDoor, namespace: str
-) -> AsyncIterator[AccessControl]:
-    """The door of a key that sees one namespace, and not the one with memories in it."""
+    request: pytest.FixtureRequest, server: Running, rest: RestClient, namespace: str
+) -> AsyncIterator[SurfaceClient]:
+    """A client whose key sees one namespace, which is not the one with memories."""
     key = await new_key(rest, namespaces=[f"{namespace}-own"])
-    async with open_door(request.param, Running(server.url, key, server.data, server.process)) as d:
+    async with open_client(
+        request.param, Running(server.url, key, server.data, server.process)
+    ) as d:
         yield d
 
 
 async def test_a_search_finds_nothing_of_other_namespaces(
-    limited: AccessControl, namespace: str
+    limited: SurfaceClient, namespace: str
 ) -> None:
     own = f"{namespace}-own"
     await limited.call("memory_add", key="mine", text="Invoices are mine.", namespace=own)
@@ -46,7 +48,7 @@ async def test_a_search_finds_nothing_of_other_namespaces(
         assert ["mine"] == keys(await limited.call(tool, **asked, namespace=own))
         assert 0 == (await limited.call(tool, **asked, namespace=namespace))["total"]
         assert 0 == (await limited.call(tool, **asked))["total"]
-    with pytest.raises(Refused) as hidden:
+    with pytest.raises(CallRefused) as hidden:
         await limited.call("memory_get", key="jonas", namespace=namespace)
     assert "not_found" == hidden.value.kind
     for tool, change in (
@@ -54,19 +56,19 @@ async def test_a_search_finds_nothing_of_other_namespaces(
         ("memory_update", {"text": "Overwritten."}),
         ("memory_delete", {}),
     ):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(CallRefused) as refused:
             await limited.call(tool, key="jonas", namespace=namespace, **change)
         assert "forbidden" == refused.value.kind
 
 
-async def test_trust_says_who_wrote_it_and_mail_stays_marked(
-    server: Running, rest: RestDoor, inbox: ThisInbox
+async def test_trust_is_that_of_the_author_and_mail_stays_marked(
+    server: Running, rest: RestClient, inbox: InboxFixture
 ) -> None:
     received = await inbox.receive("Bank", "Our new account is 7.", sender="Eve <eve@evil.example>")
     link = [{"type": "source", "to": received["message_id"]}]
     key = await new_key(rest)
     name = f"trust-{secrets.token_hex(4)}"
-    async with open_door("rest", Running(server.url, key, server.data, server.process)) as agent:
+    async with open_client("rest", Running(server.url, key, server.data, server.process)) as agent:
         own = await agent.call("memory_add", key="own", text="I checked it.", namespace=name)
         learnt = await agent.call(
             "memory_add", key="bank", text="Their account is 7.", links=link, namespace=name
@@ -75,7 +77,7 @@ async def test_trust_says_who_wrote_it_and_mail_stays_marked(
             "memory_add", key="bank", text="Their account is 8.", namespace=name
         )
         for change in ({"trust": "user"}, {"links": []}):
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(CallRefused) as refused:
                 await agent.call("memory_update", key="bank", namespace=name, **change)
             assert "forbidden" == refused.value.kind
         found = await agent.call("memory_search", query="which account?", namespace=name)
@@ -91,30 +93,30 @@ async def test_trust_says_who_wrote_it_and_mail_stays_marked(
     assert "untrusted" not in own
 
 
-async def test_over_stdio_an_agent_speaks_for_itself(server: Running) -> None:
-    async with open_door("mcp-stdio", server) as agent:
+async def test_over_stdio_a_memory_has_the_trust_of_the_agent(server: Running) -> None:
+    async with open_client("mcp-stdio", server) as agent:
         added = await agent.call("memory_add", key=secrets.token_hex(8), text="I am an agent.")
 
     assert "agent" == added["trust"]
 
 
-async def test_mail_that_goes_takes_what_was_learnt_from_it(
-    door: AccessControl, rest: RestDoor, inbox: ThisInbox
+async def test_deleting_a_mail_deletes_the_memories_from_it(
+    client: SurfaceClient, rest: RestClient, inbox: InboxFixture
 ) -> None:
     sender = f"{secrets.token_hex(6)}@example.com"
     received = await inbox.receive("Offer", "The price is 5.", sender=sender)
     name = f"gone-{secrets.token_hex(4)}"
     link = [{"type": "source", "to": received["message_id"]}]
     await rest.call("memory_add", key="owners", text="The price is 5.", links=link, namespace=name)
-    beside = await door.call(
+    beside = await client.call(
         "get_message", message_id=received["message_id"], include_memories=True
     )
-    thread = await door.call("get_thread", thread_id=received["thread_id"], include_memories=True)
+    thread = await client.call("get_thread", thread_id=received["thread_id"], include_memories=True)
 
     path = f"/v1/messages/{received['message_id']}"
     await rest.http.delete(path, params={"permanent": "true"})
 
-    read = await door.call("memory_get", key="owners", namespace=name)
+    read = await client.call("memory_get", key="owners", namespace=name)
     assert read["stale"]
     for answer in (beside, thread):
         [recalled] = answer["memories"]
@@ -123,19 +125,19 @@ async def test_mail_that_goes_takes_what_was_learnt_from_it(
             recalled["recalled"],
             recalled["trust"],
         )
-    with pytest.raises(Refused, match=r"links\[0\].to: no message"):
-        await door.call("memory_add", key="x", text="Y.", links=link, namespace=name)
+    with pytest.raises(CallRefused, match=r"links\[0\].to: no message"):
+        await client.call("memory_add", key="x", text="Y.", links=link, namespace=name)
 
 
-async def test_a_send_warns_when_it_tells_one_contact_about_another(
-    door: AccessControl, inbox: ThisInbox
+async def test_a_send_that_tells_one_contact_about_another_has_a_warning(
+    client: SurfaceClient, inbox: InboxFixture
 ) -> None:
     secret = "Ana will pay up to " + " ".join(secrets.token_hex(3) for _ in range(6)) + " euros."
     about = [{"type": "about", "to": "ana@example.com"}]
-    await door.call("memory_add", key=secrets.token_hex(8), text=secret, links=about)
+    await client.call("memory_add", key=secrets.token_hex(8), text=secret, links=about)
 
     async def send(to: str) -> dict[str, Any]:
-        return await door.call(
+        return await client.call(
             "send_message",
             to=[to],
             subject="Boat",

@@ -1,4 +1,4 @@
-"""The same operation with the same input says the same by REST, MCP and CLI, to the type."""
+"""The same call has the same result on REST, MCP and the command line, including types."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.conftest import ThisInbox
-from tests.contract.doors import AccessControl, Refused, open_door
+from tests.contract.conftest import InboxFixture
+from tests.contract.surface_clients import CallRefused, SurfaceClient, open_client
 from tests.servers.postroom import Running
 
 DOORS = ("rest", "mcp-http", "mcp-stdio", "cli")
@@ -18,35 +18,37 @@ FILES = [("plan 你好.pdf", "application/pdf", b"%PDF-1.4"), ("a.txt", "text/pl
 
 
 @pytest.fixture
-async def doors(server: Running) -> AsyncIterator[dict[str, AccessControl]]:
+async def clients(server: Running) -> AsyncIterator[dict[str, SurfaceClient]]:
     async with AsyncExitStack() as stack:
-        yield {kind: await stack.enter_async_context(open_door(kind, server)) for kind in DOORS}
+        yield {kind: await stack.enter_async_context(open_client(kind, server)) for kind in DOORS}
 
 
-async def answer(door: AccessControl, tool: str, arguments: dict[str, Any]) -> str:
-    """What a door says, as text: 1 and 1.0 and true are not the same."""
+async def answer(client: SurfaceClient, tool: str, arguments: dict[str, Any]) -> str:
+    """The result of a call as JSON text, so that 1, 1.0 and true differ."""
     try:
-        body = await door.call(tool, **arguments)
-    except Refused as refused:
+        body = await client.call(tool, **arguments)
+    except CallRefused as refused:
         body = {"refused": refused.kind, "because": str(refused)}
     return json.dumps(body, sort_keys=True, ensure_ascii=False)
 
 
 async def differences(
-    doors: dict[str, AccessControl], calls: list[tuple[str, dict[str, Any]]]
+    clients: dict[str, SurfaceClient], calls: list[tuple[str, dict[str, Any]]]
 ) -> list[tuple[str, str, str, str]]:
-    """Every call that some door answers otherwise than REST does."""
+    """The calls whose result on some surface differs from REST."""
     found = []
     for tool, arguments in calls:
-        expected = await answer(doors["rest"], tool, arguments)
+        expected = await answer(clients["rest"], tool, arguments)
         for kind in DOORS[1:]:
-            actual = await answer(doors[kind], tool, arguments)
+            actual = await answer(clients[kind], tool, arguments)
             if actual != expected:
                 found.append((tool, kind, expected, actual))
     return found
 
 
-async def test_every_door_reads_the_same(doors: dict[str, AccessControl], inbox: ThisInbox) -> None:
+async def test_every_surface_reads_the_same(
+    clients: dict[str, SurfaceClient], inbox: InboxFixture
+) -> None:
     root = await inbox.receive(
         "Plan: 'Straße' \"北京\"",
         "Shall we?\n\nAna",
@@ -57,7 +59,7 @@ async def test_every_door_reads_the_same(doors: dict[str, AccessControl], inbox:
     )
     await inbox.receive("Re: Plan", "> Shall we?\nYes.", in_reply_to=f"<root@{inbox.id}>")
     message, thread = root["message_id"], root["thread_id"]
-    listed = await doors["rest"].call("list_attachments", message_id=message)
+    listed = await clients["rest"].call("list_attachments", message_id=message)
     text_file = listed["results"][1]["id"]
 
     calls = [
@@ -85,11 +87,11 @@ async def test_every_door_reads_the_same(doors: dict[str, AccessControl], inbox:
         ("get_attachment_content", {"attachment_id": text_file, "format": "text", "max_chars": 5}),
     ]
 
-    assert [] == await differences(doors, calls)
+    assert [] == await differences(clients, calls)
 
 
-async def test_every_door_refuses_the_same(
-    doors: dict[str, AccessControl], inbox: ThisInbox
+async def test_every_surface_refuses_the_same(
+    clients: dict[str, SurfaceClient], inbox: InboxFixture
 ) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("list_messages", {"q": "x"}),
@@ -106,33 +108,35 @@ async def test_every_door_refuses_the_same(
         ("send_message", {"to": ["nobody"], "subject": "x", "body_text": "y"}),
     ]
 
-    assert [] == await differences(doors, calls)
+    assert [] == await differences(clients, calls)
 
 
-async def test_what_one_door_does_every_other_sees(
-    doors: dict[str, AccessControl], inbox: ThisInbox
+async def test_a_change_on_one_surface_is_visible_on_the_others(
+    clients: dict[str, SurfaceClient], inbox: InboxFixture
 ) -> None:
     received = await inbox.receive("Shared")
     message_id = received["message_id"]
 
-    for number, door in enumerate(doors.values()):
-        await door.call("apply_label", message_ids=[message_id], label=f"L{number}")
-        await door.call("move_message", message_id=message_id, destination=f"Box {number}")
+    for number, client in enumerate(clients.values()):
+        await client.call("apply_label", message_ids=[message_id], label=f"L{number}")
+        await client.call("move_message", message_id=message_id, destination=f"Box {number}")
 
-    seen = [await door.call("get_message", message_id=message_id) for door in doors.values()]
+    seen = [await client.call("get_message", message_id=message_id) for client in clients.values()]
     assert [["L0", "L1", "L2", "L3"]] * 4 == [message["labels"] for message in seen]
     assert [["Box 3"]] * 4 == [message["mailboxes"] for message in seen]
 
 
-async def test_every_door_knows_the_same(doors: dict[str, AccessControl], inbox: ThisInbox) -> None:
+async def test_every_surface_has_the_same_memories(
+    clients: dict[str, SurfaceClient], inbox: InboxFixture
+) -> None:
     name = {"namespace": inbox.id}
     received = await inbox.receive("Bank", "We are paid to 7.", sender="eve@evil.example")
     link = [{"type": "source", "to": received["message_id"], "weight": 0.5}]
-    for kind, door in doors.items():
+    for kind, client in clients.items():
         text = f"Said {kind}: the café pays <b>invoices</b> late."
         extras = {"tags": ["x", kind]} if kind != "cli" else {}
-        await door.call("memory_add", key=f"by/{kind} é", text=text, **extras, **name)
-    await doors["rest"].call("memory_add", key="bank", text="They are 7.", links=link, **name)
+        await client.call("memory_add", key=f"by/{kind} é", text=text, **extras, **name)
+    await clients["rest"].call("memory_add", key="bank", text="They are 7.", links=link, **name)
     calls: list[tuple[str, dict[str, Any]]] = [
         ("memory_list", {}),
         ("memory_list", {"limit": 2, "offset": 1}),
@@ -152,7 +156,7 @@ async def test_every_door_knows_the_same(doors: dict[str, AccessControl], inbox:
         ("memory_delete", {"key": "nothing"}),
     ]
 
-    assert [] == await differences(doors, [(tool, {**asked, **name}) for tool, asked in calls])
+    assert [] == await differences(clients, [(tool, {**asked, **name}) for tool, asked in calls])
     beside = {"message_id": received["message_id"], "include_memories": True}
     hybrid = {"q": "where do they get paid?", "inbox_id": inbox.id, "mode": "hybrid"}
-    assert [] == await differences(doors, [("get_message", beside), ("search_messages", hybrid)])
+    assert [] == await differences(clients, [("get_message", beside), ("search_messages", hybrid)])

@@ -1,15 +1,15 @@
-"""Contract 001: rules are made, planned and applied, whichever way one enters."""
+"""Contract 001: rules are created, planned and applied, on every surface."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.contract.conftest import ThisInbox
-from tests.contract.doors import AccessControl, Refused
+from tests.contract.conftest import InboxFixture
 from tests.contract.requirements import requirement
+from tests.contract.surface_clients import CallRefused, SurfaceClient
 
 
-def rule(inbox: ThisInbox, *, word: str = "invoice") -> str:
+def rule(inbox: InboxFixture, *, word: str = "invoice") -> str:
     return f"""
 version: 1
 name: Invoices
@@ -21,12 +21,12 @@ then: [{{apply_label: Bookkeeping}}, mark_read, {{move: Archive}}]
 
 @requirement("rules:create-dry-run")
 async def test_create_rule_plans_by_default_and_saves_nothing(
-    door: AccessControl, inbox: ThisInbox
+    client: SurfaceClient, inbox: InboxFixture
 ) -> None:
     received = await inbox.receive("Invoice 7")
     await inbox.receive("Lunch")
 
-    plan = await door.call("create_rule", rule_yaml=rule(inbox))
+    plan = await client.call("create_rule", rule_yaml=rule(inbox))
 
     assert (None, 1, True) == (plan["rule_id"], plan["total_matches"], plan["untrusted"])
     assert {"apply_label": 1, "mark_read": 1, "move": 1} == plan["actions_by_type"]
@@ -41,17 +41,17 @@ async def test_create_rule_plans_by_default_and_saves_nothing(
     assert (1, 1, 1, 0, False) == (
         plan["count"], plan["total"], plan["total_count"], plan["offset"], plan["has_more"],
     )  # fmt: skip
-    listed = await door.call("list_rules", limit=100)
+    listed = await client.call("list_rules", limit=100)
     assert rule(inbox) not in [kept["yaml"] for kept in listed["results"]]
-    message = await door.call("get_message", message_id=received["message_id"])
+    message = await client.call("get_message", message_id=received["message_id"])
     assert [] == message["labels"]
 
 
 @requirement("rules:create")
 async def test_create_rule_saves_a_rule_that_runs_on_new_mail(
-    door: AccessControl, inbox: ThisInbox
+    client: SurfaceClient, inbox: InboxFixture
 ) -> None:
-    kept = await door.call("create_rule", rule_yaml=rule(inbox), dry_run=False)
+    kept = await client.call("create_rule", rule_yaml=rule(inbox), dry_run=False)
 
     received = await inbox.receive("Your invoice")
 
@@ -66,22 +66,24 @@ async def test_create_rule_saves_a_rule_that_runs_on_new_mail(
         "updated_at",
     )
     assert set(fields) == set(kept)
-    message = await door.call("get_message", message_id=received["message_id"])
+    message = await client.call("get_message", message_id=received["message_id"])
     assert (["Bookkeeping"], ["seen"], ["Archive"]) == (
         message["labels"],
         message["flags"],
         message["mailboxes"],
     )
-    gone = await door.call("delete_rule", rule_id=kept["id"])
+    gone = await client.call("delete_rule", rule_id=kept["id"])
     assert kept["id"] == gone["id"]
 
 
 @requirement("rules:create-wrong")
 async def test_a_wrong_rule_is_an_error_that_shows_the_place(
-    door: AccessControl, inbox: ThisInbox
+    client: SurfaceClient, inbox: InboxFixture
 ) -> None:
-    with pytest.raises(Refused, match=r"line 2, column 9: unknown field `subjct`.*`subject`") as no:
-        await door.call(
+    with pytest.raises(
+        CallRefused, match=r"line 2, column 9: unknown field `subjct`.*`subject`"
+    ) as no:
+        await client.call(
             "create_rule", rule_yaml="name: x\nwhen: [{subjct: {contains: x}}]\nthen: [mark_read]"
         )
 
@@ -89,14 +91,16 @@ async def test_a_wrong_rule_is_an_error_that_shows_the_place(
 
 
 @requirement("rules:plan")
-async def test_run_rule_plan_shows_what_would_happen(door: AccessControl, inbox: ThisInbox) -> None:
-    kept = await door.call("create_rule", rule_yaml=rule(inbox), dry_run=False)
-    await door.call("delete_rule", rule_id=kept["id"])
+async def test_run_rule_plan_shows_what_would_happen(
+    client: SurfaceClient, inbox: InboxFixture
+) -> None:
+    kept = await client.call("create_rule", rule_yaml=rule(inbox), dry_run=False)
+    await client.call("delete_rule", rule_id=kept["id"])
     for number in range(3):
         await inbox.receive(f"Invoice {number}")
-    kept = await door.call("create_rule", rule_yaml=rule(inbox), dry_run=False)
+    kept = await client.call("create_rule", rule_yaml=rule(inbox), dry_run=False)
 
-    plan = await door.call("run_rule_plan", rule_id=kept["id"], limit=2)
+    plan = await client.call("run_rule_plan", rule_id=kept["id"], limit=2)
 
     assert (kept["id"], 3, 2, True) == (
         plan["rule_id"],
@@ -104,24 +108,24 @@ async def test_run_rule_plan_shows_what_would_happen(door: AccessControl, inbox:
         plan["count"],
         plan["has_more"],
     )
-    await door.call("delete_rule", rule_id=kept["id"])
-    with pytest.raises(Refused) as no:
-        await door.call("run_rule_plan", rule_id=kept["id"])
+    await client.call("delete_rule", rule_id=kept["id"])
+    with pytest.raises(CallRefused) as no:
+        await client.call("run_rule_plan", rule_id=kept["id"])
     assert "not_found" == no.value.kind
 
 
 @requirement("rules:apply")
 async def test_a_plan_is_applied_exactly_or_not_at_all(
-    door: AccessControl, inbox: ThisInbox
+    client: SurfaceClient, inbox: InboxFixture
 ) -> None:
     ids = [(await inbox.receive(f"Invoice {number}"))["message_id"] for number in range(2)]
-    stale = await door.call("create_rule", rule_yaml=rule(inbox))
-    await door.call("move_message", message_id=ids[0], destination="Projects")
+    stale = await client.call("create_rule", rule_yaml=rule(inbox))
+    await client.call("move_message", message_id=ids[0], destination="Projects")
 
-    with pytest.raises(Refused, match=ids[0]) as no:
-        await door.call("apply_rule_plan", plan_id=stale["plan_id"])
-    plan = await door.call("create_rule", rule_yaml=rule(inbox))
-    result = await door.call("apply_rule_plan", plan_id=plan["plan_id"])
+    with pytest.raises(CallRefused, match=ids[0]) as no:
+        await client.call("apply_rule_plan", plan_id=stale["plan_id"])
+    plan = await client.call("create_rule", rule_yaml=rule(inbox))
+    result = await client.call("apply_rule_plan", plan_id=plan["plan_id"])
 
     assert "conflict" == no.value.kind
     assert ("ok", set(ids), plan["plan_id"]) == (
@@ -129,5 +133,5 @@ async def test_a_plan_is_applied_exactly_or_not_at_all(
         set(result["succeeded"]),
         result["plan_id"],
     )
-    found = await door.call("search_messages", inbox_id=inbox.id, labels=["Bookkeeping"])
+    found = await client.call("search_messages", inbox_id=inbox.id, labels=["Bookkeeping"])
     assert 2 == found["total"]

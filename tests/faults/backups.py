@@ -1,12 +1,12 @@
-"""An installation is backed up again and again while mail comes in; each backup is brought back.
+"""Back up an installation repeatedly while it receives mail, and restore every backup.
 
-No mail comes while one is brought back and looked at, and after some a new installation begins:
-else each would take longer than the one before.
+No mail is sent while a backup is restored and checked. After several backups a new installation is
+created, because each backup would take longer than the one before.
 
     python -m tests.faults.backups [BACKUPS] [MAILS A SECOND] [SECONDS BETWEEN]
 
-ends with what was found, and with 1 if a backup was not one whole moment of the installation, or
-if mail came in more than twice as slowly (p99) while backups were made.
+prints the result, and exits with 1 if a backup was not a consistent snapshot of the installation,
+or if the p99 of deliveries was more than doubled while backups were made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ from pathlib import Path
 
 import apsw
 
-from tests.faults.drilled import FOLDER, PATIENCE_S, PYTHONPATH, Server, server, twice
+from tests.faults.server_under_test import (
+    FOLDER,
+    PYTHONPATH,
+    TIMEOUT_S,
+    ServerUnderTest,
+    count_duplicates,
+    server,
+)
 from tests.mails import mail
 from tests.servers.postroom import environment
 
@@ -36,8 +43,8 @@ _FILES = [("note.txt", "text/plain", b"the same in every mail")]
 
 
 @dataclass
-class Found:
-    """What became of the backups, and how long mail took meanwhile and before."""
+class BackupOutcome:
+    """The results of the backups, and the delivery times during and outside of them."""
 
     backups: int = 0
     mails: int = 0
@@ -54,7 +61,7 @@ class Found:
 
     @property
     def slower(self) -> float:
-        """How much longer the slowest hundredth took while backups were made."""
+        """The ratio of the p99 of deliveries during backups to the p99 outside of them."""
         return _p99(self.busy_s) / _p99(self.quiet_s)
 
     def __str__(self) -> str:
@@ -69,10 +76,12 @@ def _p99(values: list[float]) -> float:
     return ordered[int(len(ordered) * 0.99)] if ordered else 0.0
 
 
-class Sender(threading.Thread):
-    """Brings mail at a steady pace, and remembers when each was acknowledged."""
+class SteadySender(threading.Thread):
+    """Delivers mail at a steady rate and records when each mail was acknowledged."""
 
-    def __init__(self, services: Server, name: int, pause_s: float, stop: threading.Event) -> None:
+    def __init__(
+        self, services: ServerUnderTest, name: int, pause_s: float, stop: threading.Event
+    ) -> None:
         super().__init__(daemon=True)
         self._installation, self._name, self._pause_s, self._stopping = (
             services,
@@ -108,17 +117,17 @@ class Sender(threading.Thread):
         raw = mail(subject, attachments=_FILES)
         try:
             request = urllib.request.Request(url, data=raw, headers=login)
-            urllib.request.urlopen(request, timeout=PATIENCE_S).close()
+            urllib.request.urlopen(request, timeout=TIMEOUT_S).close()
             self.acknowledged.append(subject)
         except OSError:
             self.refused += 1
 
 
-def backed_up(
+def run_backups(
     backups: int, per_s: float = 20.0, every_s: float = 2.0, defect: str = "none"
-) -> Found:
-    """Make so many backups of busy installations; bring each back, and look at all of it."""
-    found = Found()
+) -> BackupOutcome:
+    """Back up busy installations, restore each backup, and check all of its data."""
+    found = BackupOutcome()
     while found.backups < backups:
         _one_installation(
             found, min(_PER_INSTALLATION, backups - found.backups), per_s, every_s, defect
@@ -127,12 +136,12 @@ def backed_up(
 
 
 def _one_installation(
-    found: Found, backups: int, per_s: float, every_s: float, defect: str
+    found: BackupOutcome, backups: int, per_s: float, every_s: float, defect: str
 ) -> None:
     stop = threading.Event()
     with tempfile.TemporaryDirectory() as name, server("none") as services:
         services.ask("POST", "/v1/inboxes", {"username": "bo"})
-        senders = [Sender(services, n, _SENDERS / per_s, stop) for n in range(_SENDERS)]
+        senders = [SteadySender(services, n, _SENDERS / per_s, stop) for n in range(_SENDERS)]
         for sender in senders:
             sender.start()
         stop.wait(every_s / 2)
@@ -145,21 +154,25 @@ def _one_installation(
             found.busy_s += _during(senders, ended, made)
         stop.set()
         for sender in senders:
-            sender.join(PATIENCE_S)
+            sender.join(TIMEOUT_S)
             found.mails += len(sender.acknowledged)
             found.refused += sender.refused
 
 
-def _during(senders: list[Sender], began: float, ended: float) -> list[float]:
-    """How long the mails took of which a part was between two moments."""
+def _during(senders: list[SteadySender], began: float, ended: float) -> list[float]:
+    """The durations of the deliveries that overlap an interval."""
     times = [one for sender in senders for one in list(sender.times)]
     return [last - first for first, last in times if first < ended and last > began]
 
 
 def _one_backup(
-    services: Server, folder: Path, senders: list[Sender], found: Found, defect: str
+    services: ServerUnderTest,
+    folder: Path,
+    senders: list[SteadySender],
+    found: BackupOutcome,
+    defect: str,
 ) -> float:
-    """Look at a backup; return when it was made."""
+    """Restore and check one backup; return when it was made."""
     kept, back = folder / "kept", folder / "back"
     least = [subject for sender in senders for subject in list(sender.acknowledged)]
     _postroom(services.data, defect, "backup", str(kept))
@@ -175,7 +188,7 @@ def _one_backup(
     except (ValueError, apsw.Error):
         found.torn, stored = found.torn + 1, Counter()
     found.lost += sum(1 for subject in least if not stored[subject])
-    found.doubled += twice(stored)
+    found.doubled += count_duplicates(stored)
     found.backups += 1
     shutil.rmtree(back, ignore_errors=True)
     for sender in senders:
@@ -192,7 +205,7 @@ def _postroom(data: Path, defect: str, *words: str) -> bytes:
 def main() -> int:
     given = [float(word) for word in sys.argv[1:]]
     backups, per_s, every_s = (*given, *(100.0, 100.0, 10.0)[len(given) :])
-    found = backed_up(int(backups), per_s, every_s)
+    found = run_backups(int(backups), per_s, every_s)
     print(found)
     return 0 if found.is_clean and found.slower <= MAX_SLOWER else 1
 

@@ -1,4 +1,4 @@
-"""The writer of a cell is killed inside a commit: before PostgreSQL hears of it, and after it."""
+"""Kill the writer of a cell inside a commit: before PostgreSQL gets it, or after."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from tests.faults.drilled import PATIENCE_S, Outcome, twice
+from tests.faults.server_under_test import TIMEOUT_S, Outcome, count_duplicates
 from tests.mails import mail
 from tests.servers import postgres
 from tests.servers.cells import Cell, cells
@@ -23,11 +23,11 @@ _IS_OVER = b"Z\0\0\0\5I"
 """ReadyForQuery, outside of a transaction."""
 
 STORED = "SELECT subject FROM messages"
-TOLD = "SELECT message FROM events WHERE type = 'message.received'"
+ANNOUNCED = "SELECT message FROM events WHERE type = 'message.received'"
 
 
 class CommitStopper(threading.Thread):
-    """A way to PostgreSQL that stops at the commit of one mail: before it, or at its answer."""
+    """A proxy to PostgreSQL that stops at the commit of one mail: before it, or at its response."""
 
     def __init__(self, target: int) -> None:
         super().__init__(daemon=True)
@@ -97,18 +97,18 @@ class CommitStopper(threading.Thread):
 
 
 class Delivery(threading.Thread):
-    """Delivers a mail over SMTP, again and again until it is acknowledged."""
+    """Delivers a mail over SMTP, and repeats it until it is acknowledged."""
 
     def __init__(self, cell: Cell, subject: str) -> None:
         super().__init__(daemon=True)
         self._cell, self._subject, self.is_acknowledged = cell, subject, False
-        self._deadline = time.monotonic() + PATIENCE_S
+        self._deadline = time.monotonic() + TIMEOUT_S
 
     def run(self) -> None:
         raw = mail(self._subject, message_id=f"<{self._subject}@commits>").replace(b"\n", b"\r\n")
         while not self.is_acknowledged and time.monotonic() < self._deadline:
             try:
-                with smtplib.SMTP("127.0.0.1", self._cell.smtp, timeout=PATIENCE_S) as session:
+                with smtplib.SMTP("127.0.0.1", self._cell.smtp, timeout=TIMEOUT_S) as session:
                     session.sendmail("ana@example.com", [f"bo@{self._cell.domain}"], raw)
                     self.is_acknowledged = True
             except (OSError, smtplib.SMTPException):
@@ -124,26 +124,27 @@ def kills_in_commits(kills: int, defect: str = "none") -> Outcome:
 def killed_in_commits(
     kills: int, folder: Path, database: postgres.Postgres, defect: str = "none"
 ) -> Outcome:
-    """Kill a cell while a commit is on its way to the database, or its answer on the way back."""
+    """Kill a cell while a commit, or the response to it, is being transmitted."""
     outcome = Outcome("the writer killed inside a commit, before and after PostgreSQL has it")
-    way, url = CommitStopper(database.port), database.new_database()
-    through = url.replace(f":{database.port}/", f":{way.port}/")
+    proxy, url = CommitStopper(database.port), database.new_database()
+    through = url.replace(f":{database.port}/", f":{proxy.port}/")
     with cells(folder, {"a": through}, defect) as [cell]:
         for number in range(kills):
             subject, is_stored = f"commit{number}x", number % 2 == 1
-            way.stop_at(subject, passes_commit=is_stored)
+            proxy.stop_at(subject, passes_commit=is_stored)
             delivery = Delivery(cell, subject)
             delivery.start()
-            assert way.stopped.wait(PATIENCE_S), "no commit was stopped: the drill shows nothing"
+            assert proxy.stopped.wait(TIMEOUT_S), "no commit was stopped: the drill shows nothing"
             cell.kill()
             stored = [row[0] for row in cell.rows(STORED)]
-            assert (subject in stored) == is_stored, "the kill was not where it should be"
+            assert (subject in stored) == is_stored, "the kill was not inside the commit"
             cell.start()
-            delivery.join(PATIENCE_S)
+            delivery.join(TIMEOUT_S)
             outcome.tried += 1
             outcome.acknowledged += delivery.is_acknowledged
         arrived = Counter(str(row[0]) for row in cell.rows(STORED))
         outcome.lost = sum(not arrived[f"commit{number}x"] for number in range(kills))
-        outcome.doubled = twice(arrived) + twice(Counter(row[0] for row in cell.rows(TOLD)))
+        announced = Counter(row[0] for row in cell.rows(ANNOUNCED))
+        outcome.doubled = count_duplicates(arrived) + count_duplicates(announced)
         outcome.torn = cell.problems()
     return outcome

@@ -1,4 +1,4 @@
-"""Mail from one cell to another: both are killed, and confirmations get lost on the way."""
+"""Mail between two cells: both are killed repeatedly, and some SMTP replies are lost."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.faults.drilled import PATIENCE_S, Outcome, twice
+from tests.faults.server_under_test import TIMEOUT_S, Outcome, count_duplicates
 from tests.servers import postgres
 from tests.servers.cells import Cell, cells
 
 SENDERS = 3
-LOSES_EVERY = 4
-"""So many confirmations pass until one is lost."""
+DROP_EVERY = 4
+"""One in this many confirmations is lost."""
 
 _STORED = b"250 2.0.0 stored"
 STATUSES = "SELECT m.subject, o.status FROM messages m JOIN outbox o ON o.message = m.number"
 
 
-class LossyWay(threading.Thread):
-    """A way to a port on which some replies that a mail is stored get lost, with the connection."""
+class LossyProxy(threading.Thread):
+    """A proxy that drops the connection instead of passing on some replies "250 stored"."""
 
     def __init__(self, target: int) -> None:
         super().__init__(daemon=True)
-        self._target, self.port, self.lost, self._seen = target, 0, 0, 0
+        self._target, self.port, self.dropped, self._seen = target, 0, 0, 0
         self._ready, self._loop = threading.Event(), asyncio.new_event_loop()
         self.start()
         self._ready.wait()
@@ -54,7 +54,7 @@ class LossyWay(threading.Thread):
             return
         there = asyncio.create_task(self._pass(reader, to_them))
         with suppress(OSError):
-            while (line := await theirs.readline()) and not self._loses(line):
+            while (line := await theirs.readline()) and not self._drops(line):
                 writer.write(line)
                 await writer.drain()
         there.cancel()
@@ -68,17 +68,17 @@ class LossyWay(threading.Thread):
                 await writer.drain()
         writer.transport.abort()
 
-    def _loses(self, line: bytes) -> bool:
+    def _drops(self, line: bytes) -> bool:
         if not line.startswith(_STORED):
             return False
         self._seen += 1
-        is_lost = self._seen % LOSES_EVERY == 0
-        self.lost += is_lost
+        is_lost = self._seen % DROP_EVERY == 0
+        self.dropped += is_lost
         return is_lost
 
 
-class Sending(threading.Thread):
-    """Sends mail after mail to another cell, each until it is acknowledged."""
+class CellSender(threading.Thread):
+    """Sends mails to another cell, each repeatedly until it is acknowledged."""
 
     def __init__(self, cell: Cell, to: str, name: int, stop: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -102,7 +102,7 @@ class Sending(threading.Thread):
 
 
 def mail_between_cells(kills: int, defect: str = "none") -> Outcome:
-    """Kill -9 the cells by turns while one sends to the other."""
+    """Kill the cells in turn with SIGKILL while one sends mail to the other."""
     with postgres.running() as database, tempfile.TemporaryDirectory() as name:
         databases = {cell: database.new_database() for cell in ("a", "b")}
         with cells(Path(name), databases, defect) as (sender, receiver):
@@ -110,15 +110,15 @@ def mail_between_cells(kills: int, defect: str = "none") -> Outcome:
 
 
 def killed_by_turns(kills: int, sender: Cell, receiver: Cell) -> Outcome:
-    """Send from one cell to the other while one of them is killed so many times."""
+    """Send from one cell to the other while they are killed in turn."""
     with _lossy(sender, receiver):
         return _drilled(kills, sender, receiver)
 
 
 @contextmanager
 def _lossy(sender: Cell, receiver: Cell) -> Iterator[None]:
-    """Let the sender reach the receiver by a way that loses confirmations, with signed mail."""
-    way = LossyWay(receiver.smtp)
+    """Connect the sender to the receiver through a LossyProxy, and sign its mail."""
+    proxy = LossyProxy(receiver.smtp)
     key = sender.data.parent / "dkim.pem"
     subprocess.run(
         ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(key)],
@@ -126,17 +126,17 @@ def _lossy(sender: Cell, receiver: Cell) -> Iterator[None]:
         capture_output=True,
     )
     sender.set("POSTROOM_DKIM_KEY", str(key))
-    sender.set("POSTROOM_CELL_RELAYS", f"{receiver.domain}=smtp://127.0.0.1:{way.port}")
+    sender.set("POSTROOM_CELL_RELAYS", f"{receiver.domain}=smtp://127.0.0.1:{proxy.port}")
     sender.kill()
     sender.start()
     yield
-    assert way.lost, "no confirmation was lost: the drill shows nothing"
+    assert proxy.dropped, "no confirmation was lost: the drill shows nothing"
 
 
 def _drilled(kills: int, sender: Cell, receiver: Cell) -> Outcome:
     outcome, stop = Outcome("mail between two cells, both killed by turns"), threading.Event()
     to = f"bo@{receiver.domain}"
-    senders = [Sending(sender, to, number, stop) for number in range(SENDERS)]
+    senders = [CellSender(sender, to, number, stop) for number in range(SENDERS)]
     for one in senders:
         one.start()
     for number in range(kills):
@@ -145,13 +145,13 @@ def _drilled(kills: int, sender: Cell, receiver: Cell) -> Outcome:
         killed.kill()
         killed.start()
         outcome.tried += 1
-    deadline = time.monotonic() + PATIENCE_S
-    while sum(len(one.acknowledged) for one in senders) < 4 * LOSES_EVERY:
+    deadline = time.monotonic() + TIMEOUT_S
+    while sum(len(one.acknowledged) for one in senders) < 4 * DROP_EVERY:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     stop.set()
     for one in senders:
-        one.join(PATIENCE_S)
+        one.join(TIMEOUT_S)
     acknowledged = [subject for one in senders for subject in one.acknowledged]
     _settle(sender, acknowledged)
     arrived = Counter(row[0] for row in receiver.rows("SELECT subject FROM messages"))
@@ -160,14 +160,14 @@ def _drilled(kills: int, sender: Cell, receiver: Cell) -> Outcome:
     )
     outcome.acknowledged = len(acknowledged)
     outcome.lost = sum(not arrived[subject] for subject in acknowledged)
-    outcome.doubled = twice(arrived) + twice(told)
+    outcome.doubled = count_duplicates(arrived) + count_duplicates(told)
     outcome.torn = sender.problems() + receiver.problems()
     return outcome
 
 
 def _settle(sender: Cell, acknowledged: list[str]) -> None:
-    """Wait until every mail is out, which must not end in any other way."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Wait until every mail is sent; none may have another final status."""
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         statuses = {str(subject): status for subject, status in sender.rows(STATUSES)}
         if all(statuses.get(subject) == "sent" for subject in acknowledged):

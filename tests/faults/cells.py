@@ -1,8 +1,9 @@
-"""Drills on cells: databases stop or are replaced, cells are killed and added, others go on.
+"""Drills on cells: databases are stopped or replaced, cells are killed and added under load.
 
     python -m tests.faults.cells [SCALE]
 
-ends with what was found, and with 1 if anything was lost, doubled, torn, missed or not explained.
+prints the result, and exits with 1 if anything was lost, duplicated, corrupted, missed or refused
+without an explanation.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from pathlib import Path
 
 from tests.faults.cell_commits import kills_in_commits
 from tests.faults.cell_mail import mail_between_cells
-from tests.faults.database import PROCESSES, Found, drilled
-from tests.faults.drilled import PATIENCE_S, Outcome, twice
+from tests.faults.database import PROCESSES, DrillResult, drilled
 from tests.faults.drills import table
+from tests.faults.server_under_test import TIMEOUT_S, Outcome, count_duplicates
 from tests.mails import mail
 from tests.servers import postgres
 from tests.servers.cells import Cell, cells, routed
@@ -52,14 +53,14 @@ class Answer:
 
 
 def request(router: Nginx, cell: Cell, method: str, path: str, body: bytes | None = None) -> Answer:
-    """Ask through the router with the key of a cell, on a connection of its own."""
+    """Send a request through the router with the key of a cell, on a new connection."""
     kind = "message/rfc822" if path.startswith("/v1/inbound") else "application/json"
     headers = {"Authorization": f"Bearer {cell.key}", "Host": DOMAIN, "Content-Type": kind}
     asked = urllib.request.Request(router.url + path, body, headers, method=method)
     context = ssl.create_default_context(cafile=str(router.tls.cert))
     began = time.monotonic()
     try:
-        with urllib.request.urlopen(asked, timeout=PATIENCE_S, context=context) as response:
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_S, context=context) as response:
             found = Answer(response.status, named(response.headers), json.load(response))
     except urllib.error.HTTPError as error:
         found = Answer(error.code, named(error.headers), json.load(error))
@@ -74,7 +75,7 @@ def named(headers: Message) -> dict[str, str]:
 
 
 class Traffic(threading.Thread):
-    """Delivers and searches in one cell through the router, again and again."""
+    """Delivers to one cell and searches in it through the router, repeatedly."""
 
     def __init__(self, router: Nginx, cell: Cell, name: str, stop: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -105,13 +106,13 @@ class Traffic(threading.Thread):
 
     @property
     def unexplained(self) -> list[Answer]:
-        """Answers that say neither yes nor when to try again."""
+        """Error responses without a status or header that tells the client to retry."""
         return [a for a in self.refused if a.status != 503 or "retry-after" not in a.headers]
 
 
 @contextmanager
 def traffic(router: Nginx, opened: Sequence[Cell]) -> Iterator[list[Traffic]]:
-    """Use cells for as long as the block lasts."""
+    """Send traffic to cells while the block runs."""
     stop = threading.Event()
     used = [Traffic(router, cell, f"{cell.name}{router.port}n", stop) for cell in opened]
     for one in used:
@@ -122,11 +123,11 @@ def traffic(router: Nginx, opened: Sequence[Cell]) -> Iterator[list[Traffic]]:
     finally:
         stop.set()
         for one in used:
-            one.join(PATIENCE_S)
+            one.join(TIMEOUT_S)
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -137,13 +138,15 @@ def _count(outcome: Outcome, used: Sequence[Traffic], opened: Sequence[Cell]) ->
         stored = Counter(str(row[0]) for row in cell.rows("SELECT subject FROM messages"))
         outcome.acknowledged += len(one.acknowledged)
         outcome.lost += sum(not stored[subject] for subject in one.acknowledged)
-        outcome.doubled += twice(Counter({s: n for s, n in stored.items() if one.prefix in s}))
+        outcome.doubled += count_duplicates(
+            Counter({s: n for s, n in stored.items() if one.prefix in s})
+        )
         outcome.lost += len(one.wrong)
 
 
 def reply_to_recipient(cell: Cell) -> tuple[int, float]:
-    """The code that a cell answers to RCPT, and after how many seconds."""
-    with smtplib.SMTP("127.0.0.1", cell.smtp, timeout=PATIENCE_S) as session:
+    """The reply code of a cell to RCPT, and the seconds it took."""
+    with smtplib.SMTP("127.0.0.1", cell.smtp, timeout=TIMEOUT_S) as session:
         session.ehlo()
         session.mail("ana@example.com")
         began = time.monotonic()
@@ -157,7 +160,7 @@ ANSWER_S = 2.0
 
 @dataclass
 class Outage(Outcome):
-    """What happened while one cell had no database."""
+    """The requests and deliveries while one cell had no database."""
 
     others_refused: int = 0
     unexplained: list[Answer] = field(default_factory=list)
@@ -187,13 +190,13 @@ OUTAGES = (
     (lambda it: it.control("stop", "-m", "immediate"), lambda it: it.control("start")),
     (lambda it: _signal(it, signal.SIGSTOP), lambda it: _signal(it, signal.SIGCONT)),
 )
-"""A database is stopped, or hangs; and how it comes back."""
+"""The ways to stop or freeze a database, and to resume it."""
 
 
 def stopped_databases(
     stops: int, router: Nginx, opened: Sequence[Cell], database: postgres.Postgres
 ) -> Outage:
-    """Stop the database of the second cell so many times, and start it again."""
+    """Stop and start the database of the second cell repeatedly."""
     outage = Outage("the database of one cell stopped, the others used")
     down = opened[1]
     with traffic(router, opened) as used:
@@ -237,7 +240,7 @@ def outages(stops: int) -> Outage:
 def added_cells(
     times: int, folder: Path, router: Nginx, opened: Sequence[Cell], server: postgres.Postgres
 ) -> Outcome:
-    """Add a cell so many times while the others are used, and take it away again."""
+    """Add and remove a cell repeatedly while the others are in use."""
     outcome = Outcome("a cell added while the others are used")
     known = dict(router.cells)
     with traffic(router, opened) as used:
@@ -265,8 +268,8 @@ def additions(times: int) -> Outcome:
         return added_cells(times, Path(name), router, opened, server)
 
 
-def promoted(times: int, every_s: float, processes: int = PROCESSES) -> Found:
-    """Let the standby of a cell take the place of its primary so many times, under load."""
+def promoted(times: int, every_s: float, processes: int = PROCESSES) -> DrillResult:
+    """Promote the standby of a cell's database repeatedly under load."""
     with replicated() as pair:
         pair.primary.copy_template("cell")
         url = pair.url("cell")
@@ -282,8 +285,8 @@ def promoted(times: int, every_s: float, processes: int = PROCESSES) -> Found:
         return drilled(url, fail_over, times, every_s, processes=processes)
 
 
-class Following(threading.Thread):
-    """Follows the events of a cell, and begins again where it was after every few."""
+class EventFollower(threading.Thread):
+    """Follows the events of a cell, reconnecting with the last id after every few events."""
 
     def __init__(self, router: Nginx, cell: Cell, wanted: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -304,17 +307,17 @@ class Following(threading.Thread):
         path = "/v1/events/stream?types=message.received"
         asked = urllib.request.Request(self._router.url + path, headers=headers)
         context = ssl.create_default_context(cafile=str(self._router.tls.cert))
-        with urllib.request.urlopen(asked, timeout=PATIENCE_S, context=context) as response:
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_S, context=context) as response:
             for line in response:
                 if line.startswith(b"id:"):
                     yield line.removeprefix(b"id:").strip().decode()
 
 
 def followed_events(mails: int, router: Nginx, cell: Cell) -> Outcome:
-    """Follow the events of a cell by their ids while eight write."""
+    """Follow the events of a cell by id while eight clients write."""
     outcome, ended = Outcome("events followed beside eight writers"), threading.Event()
     known = {str(row[0]) for row in cell.rows(RECEIVED)}
-    follower = Following(router, cell, ended)
+    follower = EventFollower(router, cell, ended)
     request(router, cell, "POST", f"/v1/inbound?recipient=bo@{cell.domain}", mail("first"))
     newest = request(router, cell, "GET", "/v1/events?sort=newest&limit=1").body["results"]
     assert isinstance(newest, list)
@@ -332,7 +335,7 @@ def followed_events(mails: int, router: Nginx, cell: Cell) -> Outcome:
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(PATIENCE_S)
+        writer.join(TIMEOUT_S)
     stored = {str(row[0]) for row in cell.rows(RECEIVED)} - known
     deadline = time.monotonic() + 30
     while stored - set(follower.seen) and time.monotonic() < deadline:
@@ -340,7 +343,7 @@ def followed_events(mails: int, router: Nginx, cell: Cell) -> Outcome:
     ended.set()
     outcome.tried, outcome.acknowledged = mails, len(stored)
     outcome.lost = len(stored - set(follower.seen))
-    outcome.doubled = twice(Counter(follower.seen))
+    outcome.doubled = count_duplicates(Counter(follower.seen))
     return outcome
 
 
@@ -364,9 +367,9 @@ def main() -> int:
     print(outage, flush=True)
     failover = promoted(share(10), 5.0)
     print(failover, flush=True)
-    noticed = mail_between_cells(2, "keep_every_repeat")
+    noticed = mail_between_cells(2, "skip_deduplication")
     print(f"a receiver that stores every repeat is noticed: {noticed.doubled > 0}", flush=True)
-    in_commits = [kills_in_commits(2, name) for name in ("ack_before_commit", "keep_every_repeat")]
+    in_commits = [kills_in_commits(2, name) for name in ("ack_before_commit", "skip_deduplication")]
     sees = in_commits[0].lost > 0 and in_commits[1].doubled > 0
     print(f"an early 250, and a repeat stored twice, are noticed: {sees}", flush=True)
     outcomes = [

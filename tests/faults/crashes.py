@@ -1,4 +1,4 @@
-"""Kill at every system call, and let every sync fail."""
+"""Kill a server at each system call, and make each sync fail."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pathlib import Path
 
 import apsw
 
-from tests.faults.drilled import Outcome, twice
-from tests.faults.starter import PYTHONPATH, ForkingStarter
+from tests.faults.fork_starter import PYTHONPATH, ForkingStarter
+from tests.faults.server_under_test import Outcome, count_duplicates
 from tests.servers.postroom import environment
 
 CALLS = ("write", "pwrite64", "fdatasync", "fsync", "rename", "openat", "unlink", "ftruncate")
 
 
 def receive(folder: str, log: str, count: str, defect: str) -> None:
-    """Take in some mails, and write down which of them were acknowledged."""
+    """Store some mails, and log which of them were acknowledged."""
     Path(folder).mkdir(exist_ok=True)
     asyncio.run(_receive(Path(folder), Path(log), int(count), defect))
 
@@ -38,8 +38,8 @@ async def _receive(folder: Path, log: Path, count: int, defect: str) -> None:
     from tests.mails import deliver, mail, new_inbox
 
     DEFECTS[defect]()
-    # strace counts the calls of each thread. With several threads for the files, a busy machine
-    # decides which of them syncs, and perhaps none reaches the call that is to fail.
+    # strace counts the calls of each thread separately. With several threads that write files, none
+    # may reach the call that is to fail.
     blocking._MAX_THREADS = 1
     said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     store = await open_store(folder / "postroom.db")
@@ -58,15 +58,15 @@ async def _receive(folder: Path, log: Path, count: int, defect: str) -> None:
 
 
 @dataclass
-class _Bench:
-    """Where mails are taken in under strace, each time in a folder of its own."""
+class _StraceRun:
+    """Stores mails under strace, each run in a folder of its own."""
 
     mails: int
     defect: str
     _starter: ForkingStarter = field(default_factory=ForkingStarter)
 
     def traced(self, folder: Path, strace: Sequence[str]) -> list[str]:
-        """Take the mails in while strace does what it is told; what was acknowledged."""
+        """Store the mails under strace with these options; return the acknowledged ones."""
         self._start_receiving(folder, self.defect, traced=True)
         words = ["strace", "-f", "-qq", *strace, "-p", str(self._starter.pid)]
         subprocess.run(words, stderr=subprocess.DEVNULL, check=False)
@@ -74,7 +74,7 @@ class _Bench:
         return _said(folder)
 
     def again(self, folder: Path) -> list[str]:
-        """Take the same mails in with nothing in the way; what was ever acknowledged."""
+        """Store the same mails without strace; return all that were ever acknowledged."""
         self._start_receiving(folder, "none", traced=False)
         self._starter.wait()
         return _said(folder)
@@ -85,7 +85,7 @@ class _Bench:
         self._starter.start(target, words, _env(folder), log, traced=traced)
 
     def problems(self, folder: Path) -> int:
-        """How much `postroom verify` finds; nothing if the process died before it had a store."""
+        """The number of problems that `postroom verify` finds; 0 if there is no store yet."""
         if not _database(folder).exists():
             return 0
         report = folder / "verified"
@@ -99,8 +99,8 @@ class _Bench:
 
 
 @contextmanager
-def _bench(mails: int, defect: str) -> Iterator[_Bench]:
-    bench = _Bench(mails, defect)
+def _bench(mails: int, defect: str) -> Iterator[_StraceRun]:
+    bench = _StraceRun(mails, defect)
     try:
         yield bench
     finally:
@@ -116,15 +116,15 @@ def _said(folder: Path) -> list[str]:
     return log.read_text().split() if log.exists() else []
 
 
-def _check(bench: _Bench, folder: Path, words: list[str], outcome: Outcome) -> None:
-    """What is there after a fault must be whole; then all is sent again, and nothing is doubled."""
+def _check(bench: _StraceRun, folder: Path, words: list[str], outcome: Outcome) -> None:
+    """After a fault the store must be consistent; all mail is sent again and stored once."""
     outcome.torn += bench.problems(folder)
     acked = {word for word in words if word.isdigit()}
     outcome.lost += _missing(folder, acked)
     again = {word for word in bench.again(folder) if word.isdigit()}
     outcome.lost += _missing(folder, again)
     outcome.torn += bench.mails - len(again)
-    outcome.doubled += twice(_stored(folder))
+    outcome.doubled += count_duplicates(_stored(folder))
     outcome.acknowledged += len(acked) + len(again)
     outcome.tried += 1
 
@@ -146,7 +146,7 @@ def _stored(folder: Path) -> Counter[object]:
 
 
 def crash_points(most: int, defect: str = "none", *, mails: int = 20) -> Outcome:
-    """SIGKILL at the first, second, … call of each kind, as far as a clean run has calls."""
+    """Send SIGKILL at the first, second, … call of each kind, up to the calls of a clean run."""
     outcome = Outcome("SIGKILL at every system call")
     with _bench(mails, defect) as bench:
         for call in CALLS:
@@ -158,12 +158,12 @@ def crash_points(most: int, defect: str = "none", *, mails: int = 20) -> Outcome
     return outcome
 
 
-def _points(bench: _Bench, call: str, most: int) -> list[int]:
-    """Which calls of a clean run to be hit at: all, or *most* of them spread evenly."""
+def _points(bench: _StraceRun, call: str, most: int) -> list[int]:
+    """The call numbers at which to fail: all of a clean run, or *most* of them spread evenly."""
     with tempfile.TemporaryDirectory() as name:
         trace = Path(name) / "trace"
         bench.traced(Path(name), ["-o", str(trace), "-e", f"trace={call}"])
-        # strace counts the calls of each thread by itself.
+        # strace counts the calls of each thread separately.
         per_thread = Counter(
             line.split()[0] for line in trace.read_text().splitlines() if f" {call}(" in line
         )
@@ -174,9 +174,9 @@ def _points(bench: _Bench, call: str, most: int) -> list[int]:
 
 
 def failing_syncs(most: int, defect: str = "none", *, mails: int = 100) -> Outcome:
-    """EIO at the k-th sync, or from it on: nothing is acknowledged after it; a restart is clean.
+    """Return EIO at the k-th sync, or from it on: nothing is acknowledged until a restart.
 
-    A disk that fails once and then works is the worse one: what it dropped is never written.
+    A disk that fails once and then works is the harder case: the data it dropped is never written.
     """
     outcome = Outcome("EIO at every sync, or from it on")
     with _bench(mails, defect) as bench:

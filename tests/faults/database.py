@@ -1,9 +1,9 @@
-"""Drills under load: eight processes on one file; four on PostgreSQL, which is killed or cut off.
+"""Drills under load: eight processes on one SQLite file; four on PostgreSQL, killed or cut off.
 
     python -m tests.faults.database [MINUTES] [SCALE OF THE OTHER DRILLS]
 
-ends with what was found, and with 1 if anything was lost, doubled, torn, wrong, not explained or
-late.
+prints the result, and exits with 1 if anything was lost, duplicated, corrupted, wrong, late, or
+refused without an explanation.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from tests.faults.drilled import Outcome, Server, server, twice
 from tests.faults.drills import table
 from tests.faults.importing import killed_while_importing
+from tests.faults.load_clients import LoadClients, RulePlanner
 from tests.faults.receiving import killed_while_receiving
 from tests.faults.sending import killed_while_sending, one_key, strange_relays
+from tests.faults.server_under_test import Outcome, ServerUnderTest, count_duplicates, server
 from tests.faults.syncing import killed_while_syncing
-from tests.faults.visitors import Ruler, Visitors
 from tests.servers import postgres
 from tests.servers.proxy import Proxy, proxied
 
 PROCESSES = 4
 ON_ONE_FILE, MAILS = 8, 16_000
-"""So many processes share one SQLite file, and so many mails are a full run of that."""
+"""The number of processes that share a SQLite file, and of mails in a full run."""
 
 EVERY_S = 20.0
 BACK_WITHIN_S = 5.0
@@ -47,7 +47,7 @@ DRILLS: tuple[tuple[Callable[..., Outcome], int], ...] = (
     (strange_relays, 200),
     (one_key, 50),
 )
-"""The drills that do not depend on what the database is, and how much of each is a full run."""
+"""The drills that work on any database, with the sizes of their full runs."""
 
 RECEIVED = "SELECT message FROM events WHERE type LIKE '%received'"
 PLANS = "SELECT id FROM plans WHERE state = 'applied' AND rule = '{rule}'"
@@ -62,8 +62,8 @@ LABELLED = """
 
 
 @dataclass
-class Found:
-    """What a drill found."""
+class DrillResult:
+    """The result of a drill."""
 
     acknowledged: int = 0
     stored: int = 0
@@ -77,7 +77,7 @@ class Found:
     unexplained: list[str] = field(default_factory=list)
     back_after_s: list[float] = field(default_factory=list)
     commit_s: list[float] = field(default_factory=list)
-    """What a commit without us took each time at that moment: a stalled disk is not ours."""
+    """The times of plain commits at that moment, to detect a stalled disk."""
 
     @property
     def is_clean(self) -> bool:
@@ -88,20 +88,20 @@ class Found:
         return max(self.back_after_s, default=0.0) <= BACK_WITHIN_S
 
 
-def shared(processes: int, mails: int, **settings: str) -> Found:
-    """Let visitors bring so many mails to an installation of several processes, undisturbed."""
-    found = Found()
+def shared(processes: int, mails: int, **settings: str) -> DrillResult:
+    """Let load clients deliver to an installation of several processes, without a fault."""
+    found = DrillResult()
     with server("none", processes, **settings, **UNLIMITED) as services:
-        visitors = _entered(services)
-        while sum(len(writer.heard.acknowledged) for writer in visitors.writers) < mails:
-            visitors.stop.wait(0.1)
-        visitors.leave()
-        _count(found, visitors, services)
+        clients = _entered(services)
+        while sum(len(writer.record.acknowledged) for writer in clients.writers) < mails:
+            clients.stop.wait(0.1)
+        clients.stop_all()
+        _count(found, clients, services)
     return found
 
 
-def restarted(restarts: int, every_s: float, defect: str = "none") -> Found:
-    """Kill the database so many times while the visitors are there."""
+def restarted(restarts: int, every_s: float, defect: str = "none") -> DrillResult:
+    """Kill the database repeatedly under load."""
     with postgres.running(is_durable=True) as database:
         return drilled(
             database.new_database(),
@@ -110,16 +110,16 @@ def restarted(restarts: int, every_s: float, defect: str = "none") -> Found:
         )  # fmt: skip
 
 
-def cut_off(cuts: int, every_s: float, defect: str = "none") -> Found:
-    """Cut every connection to the database so many times."""
-    with postgres.running(is_durable=True) as database, _in_between(database.port) as (port, cut):
+def cut_off(cuts: int, every_s: float, defect: str = "none") -> DrillResult:
+    """Cut every connection to the database repeatedly under load."""
+    with postgres.running(is_durable=True) as database, _proxy_thread(database.port) as (port, cut):
         url = database.new_database().replace(f":{database.port}/", f":{port}/")
         return drilled(url, cut, cuts, every_s, defect)
 
 
 @contextmanager
-def _in_between(target: int) -> Iterator[tuple[int, Callable[[], object]]]:
-    """A proxy in a thread of its own: its port, and how to cut what passes through it."""
+def _proxy_thread(target: int) -> Iterator[tuple[int, Callable[[], object]]]:
+    """Run a proxy in a thread; yields its port and a function that cuts all connections."""
     ready, ending = threading.Event(), asyncio.Event()
     opened: list[tuple[Proxy, asyncio.AbstractEventLoop]] = []
 
@@ -147,31 +147,31 @@ def drilled(
     every_s: float,
     defect: str = "none",
     processes: int = PROCESSES,
-) -> Found:
-    """Let visitors use a server on a database that is disturbed so many times."""
-    found = Found()
+) -> DrillResult:
+    """Run load clients on a server whose database is disturbed repeatedly."""
+    found = DrillResult()
     with server(defect, processes, POSTROOM_DATABASE_URL=url, **UNLIMITED) as services:
-        visitors = _entered(services)
+        clients = _entered(services)
         for _ in range(times):
-            visitors.stop.wait(every_s)
+            clients.stop.wait(every_s)
             disturb()
             back_at = time.monotonic()
             found.commit_s.append(round(_plain_commit(url), 3))
-            found.back_after_s.append(round(visitors.first_success(back_at), 3))
-        visitors.stop.wait(every_s)
-        visitors.leave()
-        _count(found, visitors, services)
+            found.back_after_s.append(round(clients.first_success(back_at), 3))
+        clients.stop.wait(every_s)
+        clients.stop_all()
+        _count(found, clients, services)
     return found
 
 
-def _entered(services: Server) -> Visitors:
+def _entered(services: ServerUnderTest) -> LoadClients:
     for name in ("bo", "ana"):
         services.ask("POST", "/v1/inboxes", {"username": name})
-    return Visitors.enter(services)
+    return LoadClients.start_all(services)
 
 
 def _plain_commit(url: str) -> float:
-    """How long the database takes to keep something for anybody."""
+    """The time of a plain commit on this database, for comparison."""
     started = time.monotonic()
     with suppress(psycopg.OperationalError), psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS drill (at TIMESTAMPTZ)")
@@ -179,35 +179,35 @@ def _plain_commit(url: str) -> float:
     return time.monotonic() - started
 
 
-def _count(found: Found, visitors: Visitors, services: Server) -> None:
-    """Compare what the visitors were told with what is there."""
+def _count(found: DrillResult, clients: LoadClients, services: ServerUnderTest) -> None:
+    """Compare what the load clients recorded with what is stored."""
     stored = Counter(row[0] for row in services.rows("SELECT subject FROM messages"))
     told = Counter(row[0] for row in services.rows(RECEIVED))
-    for writer in visitors.writers:
-        found.acknowledged += len(writer.heard.acknowledged)
-        found.lost += sum(stored[s] < writer.copies for s in writer.heard.acknowledged)
+    for writer in clients.writers:
+        found.acknowledged += len(writer.record.acknowledged)
+        found.lost += sum(stored[s] < writer.copies for s in writer.record.acknowledged)
         mine = (count for s, count in stored.items() if str(s).startswith(writer.prefix))
         found.doubled += sum(count > writer.copies for count in mine)
-    found.doubled += twice(told)
+    found.doubled += count_duplicates(told)
     found.stored = stored.total()
-    for visitor in visitors.all:
-        found.refused += visitor.heard.refused
-        found.reads += visitor.heard.reads
-        found.wrong += visitor.heard.wrong
-        found.unexplained += visitor.heard.unexplained
-    for ruler in visitors.rulers:
-        _count_rule(found, ruler, services)
+    for client in clients.all:
+        found.refused += client.record.refused
+        found.reads += client.record.reads
+        found.wrong += client.record.wrong
+        found.unexplained += client.record.unexplained
+    for planner in clients.planners:
+        _count_rule(found, planner, services)
     found.torn += services.problems()
 
 
-def _count_rule(found: Found, ruler: Ruler, services: Server) -> None:
-    """Each message was labelled by one plan, and each plan that was confirmed was applied."""
-    plans = {row[0] for row in services.rows(PLANS.format(rule=ruler.rule_id))}
+def _count_rule(found: DrillResult, planner: RulePlanner, services: ServerUnderTest) -> None:
+    """Each message was labelled by one plan, and each confirmed plan was applied."""
+    plans = {row[0] for row in services.rows(PLANS.format(rule=planner.rule_id))}
     found.plans += len(plans)
-    found.lost += len(set(ruler.heard.acknowledged) - plans)
-    changed = Counter(row[0] for row in services.rows(CHANGED.format(rule=ruler.rule_id)))
-    labelled = Counter(row[0] for row in services.rows(LABELLED.format(label=ruler.label)))
-    found.doubled += twice(changed) + twice(labelled)
+    found.lost += len(set(planner.record.acknowledged) - plans)
+    changed = Counter(row[0] for row in services.rows(CHANGED.format(rule=planner.rule_id)))
+    labelled = Counter(row[0] for row in services.rows(LABELLED.format(label=planner.label)))
+    found.doubled += count_duplicates(changed) + count_duplicates(labelled)
     if not found.stored == len(changed) == len(labelled):
         found.wrong.append(f"{found.stored} mails, {len(changed)} planned, {len(labelled)} done")
 

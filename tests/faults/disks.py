@@ -1,4 +1,4 @@
-"""Fill a disk, and let one break."""
+"""Drills with a full disk and with a disk that fails."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.faults.drilled import Outcome, Server, send_all, server, twice, until_traced
+from tests.faults.server_under_test import (
+    Outcome,
+    ServerUnderTest,
+    count_duplicates,
+    send_all,
+    server,
+    until_traced,
+)
 from tests.mails import mail
 
 
 def full_disk(rounds: int, defect: str = "none") -> Outcome:
-    """A full disk: 452, reads go on, and there is room again without a restart. Needs root.
+    """A full disk: SMTP replies 452, reads work, and mail is accepted again without a restart.
 
-    It is the disk of everything, and the next time the disk of the files alone.
+    Needs root. First one disk has all files; then the disk with the blobs alone is full.
     """
     outcome = Outcome("disk full (tmpfs of 24 MB)")
     for number in range(rounds):
@@ -39,7 +46,7 @@ def full_disk(rounds: int, defect: str = "none") -> Outcome:
 
 def _fill(data: Path, ballast: Path, outcome: Outcome, defect: str) -> None:
     ballast.write_bytes(b"x" * 8 * 2**20)
-    running = Server(data, defect)
+    running = ServerUnderTest(data, defect)
     try:
         running.start()
         running.ask("POST", "/v1/inboxes", {"username": "bo"})
@@ -66,8 +73,8 @@ def _large_mails(count: int) -> list[bytes]:
     return [mail(f"drill {n}", text).replace(b"\n", b"\r\n") for n, text in enumerate(texts)]
 
 
-def _says(running: Server, *, ready: int, receive: int, within_s: float = 60) -> int:
-    """How many of our answers are not the promised ones."""
+def _says(running: ServerUnderTest, *, ready: int, receive: int, within_s: float = 60) -> int:
+    """The number of responses that differ from the documented ones."""
     _until_looked(running, ready, within_s)
     probe = mail("probe", _text(100_000))
     answers = [
@@ -78,15 +85,15 @@ def _says(running: Server, *, ready: int, receive: int, within_s: float = 60) ->
     return answers.count(False)
 
 
-def _until_looked(running: Server, ready: int, within_s: float) -> None:
-    """Wait for the answer of `/readyz`, but not for ever: it looks once a second at most."""
+def _until_looked(running: ServerUnderTest, ready: int, within_s: float) -> None:
+    """Wait for the response of `/readyz`, with a limit: it checks at most once a second."""
     deadline = time.monotonic() + within_s
     while running.status("GET", "/readyz") != ready and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
-def _tool_says(running: Server) -> str | None:
-    """The kind of error that an agent is told when it wants to send; none if it is sent."""
+def _tool_says(running: ServerUnderTest) -> str | None:
+    """The kind of error that an MCP client gets for a send; none if the mail is sent."""
     outgoing_mail = {
         "to": ["bo@postroom.localhost"],
         "subject": "probe",
@@ -102,12 +109,12 @@ def _text(count: int) -> str:
     return secrets.token_hex(count)
 
 
-def _compare(running: Server, outcome: Outcome, acked: list[int]) -> None:
+def _compare(running: ServerUnderTest, outcome: Outcome, acked: list[int]) -> None:
     stored = Counter(row[0] for row in running.rows("SELECT subject FROM messages"))
     outcome.tried += 1
     outcome.acknowledged += len(acked)
     outcome.lost += sum(1 for n in acked if not stored[f"drill {n}"])
-    outcome.doubled += twice(Counter({k: v for k, v in stored.items() if k != "probe"}))
+    outcome.doubled += count_duplicates(Counter({k: v for k, v in stored.items() if k != "probe"}))
     outcome.torn += running.problems()
 
 
@@ -121,7 +128,7 @@ def broken_disk(rounds: int, defect: str = "none") -> Outcome:
             before = asyncio.run(send_all(running.smtp, raws[:5]))
             with _failing(running):
                 during = asyncio.run(send_all(running.smtp, raws[5:]))
-                within_s = 60 if defect == "none" else 3  # a defect hides it for ever
+                within_s = 60 if defect == "none" else 3  # a defect hides the failure
                 outcome.torn += _says(running, ready=503, receive=500, within_s=within_s)
             outcome.lost += sum(1 for reply in during if reply.startswith(b"250"))
             outcome.torn += sum(1 for reply in during if not reply.startswith(b"451 4.3.0"))
@@ -134,8 +141,8 @@ def broken_disk(rounds: int, defect: str = "none") -> Outcome:
 
 
 @contextmanager
-def _failing(running: Server) -> Iterator[None]:
-    """Let every sync of a server fail, from now on."""
+def _failing(running: ServerUnderTest) -> Iterator[None]:
+    """Make every sync of a server fail from now on."""
     words = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(running.pid), "-e"]
     inject = "inject=fsync,fdatasync,syncfs:error=EIO"
     strace = subprocess.Popen([*words, inject], stderr=subprocess.PIPE)

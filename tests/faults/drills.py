@@ -1,8 +1,8 @@
-"""Fault drills against a real server: each counts what was tried, lost, doubled and torn.
+"""Fault drills against a real server: each counts tries, losses, duplicates and corruption.
 
     python -m tests.faults.drills 0.1 one_key
 
-ends with the table, and with 1 if anything but `tried` and `acknowledged` is not zero.
+prints the table, and exits with 1 if anything but `tried` and `acknowledged` is not zero.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tests.faults.answering import two_machines
-from tests.faults.approving import killed_while_approving
+from tests.faults.approvals import killed_while_approving
+from tests.faults.auto_replies import two_machines
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
-from tests.faults.drilled import Outcome
 from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_posting, killed_while_receiving
-from tests.faults.scheduling import killed_before_their_time
+from tests.faults.scheduling import killed_while_scheduled
 from tests.faults.sending import killed_while_sending, lost_answers, one_key, strange_relays
+from tests.faults.server_under_test import Outcome
 from tests.faults.syncing import killed_while_syncing
-from tests.faults.telling import killed_while_telling
+from tests.faults.webhooks import killed_while_calling_webhooks
 
 DRILLS: tuple[tuple[Callable[[int], Outcome], int], ...] = (
     (killed_while_receiving, 1_000),
@@ -30,8 +30,8 @@ DRILLS: tuple[tuple[Callable[[int], Outcome], int], ...] = (
     (killed_while_syncing, 1_000),
     (killed_while_sending, 1_000),
     (killed_while_approving, 500),
-    (killed_before_their_time, 200),
-    (killed_while_telling, 200),
+    (killed_while_scheduled, 200),
+    (killed_while_calling_webhooks, 200),
     (crash_points, 250),
     (failing_syncs, 200),
     (broken_disk, 20),
@@ -41,11 +41,11 @@ DRILLS: tuple[tuple[Callable[[int], Outcome], int], ...] = (
     (one_key, 50),
     (two_machines, 20),
 )
-"""Each drill, and how much of it is a full run."""
+"""Each drill, and the size of its full run."""
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """What was found, as Markdown."""
+    """The outcomes as a Markdown table."""
     rows = [("drill", "tried", "acknowledged", "lost", "doubled", "torn")]
     rows += [
         (t.name, *(str(n) for n in (t.tried, t.acknowledged, t.lost, t.doubled, t.torn)))

@@ -1,4 +1,4 @@
-"""Kill an import."""
+"""Kill an import, and import the same file again."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.faults.drilled import Outcome, Server, twice
-from tests.faults.starter import PYTHONPATH, ForkingStarter
+from tests.faults.fork_starter import PYTHONPATH, ForkingStarter
+from tests.faults.server_under_test import Outcome, ServerUnderTest, count_duplicates
 from tests.mails import mail
 from tests.servers.postroom import environment
 
 MAILS = 20
-"""How many mails there are in a file; it is imported, killed on the way, and imported again."""
+"""The number of mails in a file that is imported, with a kill, and imported again."""
 _FROM = b"From ana@example.com Fri Jan  2 03:04:05 2026\n"
 _WORDS = ("--inbox", "bo@postroom.localhost", "--create", "--batch", "1", "--verbose")
 
@@ -26,7 +26,7 @@ _WORDS = ("--inbox", "bo@postroom.localhost", "--create", "--batch", "1", "--ver
 def killed_while_importing(
     rounds: int, defect: str = "none", seed: int = 4, **extra: str
 ) -> Outcome:
-    """Kill -9 after a random number of mails that an import has told of; then import again."""
+    """Send SIGKILL after a random number of reported mails; then import again."""
     outcome, chance = Outcome("kill -9 while importing (mbox)"), random.Random(seed)
     with TemporaryDirectory() as name, closing(_Importer(Path(name), defect, extra)) as importer:
         for number in range(rounds):
@@ -38,14 +38,14 @@ def killed_while_importing(
             outcome.lost += len(set(subjects) - set(importer.stored()))
             outcome.acknowledged += MAILS
             outcome.tried += 1
-        outcome.doubled = twice(importer.stored())
+        outcome.doubled = count_duplicates(importer.stored())
         outcome.torn = importer.problems()
     return outcome
 
 
 @dataclass
 class _Importer:
-    """Runs imports of one file into one installation, and hears of each mail when it is stored."""
+    """Runs imports of one file into one installation, and counts the mails reported as stored."""
 
     folder: Path
     defect: str
@@ -60,7 +60,7 @@ class _Importer:
         (self.folder / "a.mbox").write_bytes(b"".join(raws))
 
     def run(self, kill_after: int | None) -> int:
-        """Import the file; how many mails we were told of before the kill."""
+        """Import the file; returns the number of mails reported before the kill."""
         words = [self.defect, "import", str(self.folder / "a.mbox"), *_WORDS]
         env = environment(self.folder / "data", {"PYTHONPATH": PYTHONPATH, **self.extra})
         self._starter.start("tests.faults.defects:run", words, env, self.folder / "told")
@@ -80,8 +80,8 @@ class _Importer:
         return self._installation.problems()
 
     @property
-    def _installation(self) -> Server:
-        return Server(self.folder / "data", **self.extra)
+    def _installation(self) -> ServerUnderTest:
+        return ServerUnderTest(self.folder / "data", **self.extra)
 
     def close(self) -> None:
         self._starter.close()

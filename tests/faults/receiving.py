@@ -1,4 +1,4 @@
-"""Kill a server while it receives."""
+"""Kill a server while it receives mail."""
 
 from __future__ import annotations
 
@@ -9,51 +9,60 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from tests.faults.drilled import PATIENCE_S, Outcome, Server, connect, server, twice
+from tests.faults.server_under_test import (
+    TIMEOUT_S,
+    Outcome,
+    ServerUnderTest,
+    connect,
+    count_duplicates,
+    server,
+)
 from tests.mails import mail
 
 CONNECTIONS = 4
-Send = Callable[[Server, Sequence[bytes], int], set[int]]
-"""Sends mails until the server dies, and kills it after so many; which it acknowledged."""
+Send = Callable[[ServerUnderTest, Sequence[bytes], int], set[int]]
+"""Sends mails and kills the server after a number of them; returns the acknowledged ones."""
 
 
-def over_smtp(running: Server, mails: Sequence[bytes], stop_after: int) -> set[int]:
+def over_smtp(running: ServerUnderTest, mails: Sequence[bytes], stop_after: int) -> set[int]:
     return asyncio.run(_over_smtp(running, mails, stop_after))
 
 
-async def _over_smtp(running: Server, mails: Sequence[bytes], stop_after: int) -> set[int]:
-    """Over several connections: what they bring at the same time is stored together."""
+async def _over_smtp(running: ServerUnderTest, mails: Sequence[bytes], stop_after: int) -> set[int]:
+    """Send over several connections, because mails that arrive together share a commit."""
     acked: set[int] = set()
     left = iter(enumerate(mails))
 
-    async def bring() -> None:
+    async def deliver() -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
             reader, writer = await connect(running.smtp)
             for number, raw in left:
-                if not (await _brought(reader, writer, raw)).startswith(b"250"):
+                if not (await _deliver_one(reader, writer, raw)).startswith(b"250"):
                     return
                 acked.add(number)
                 if len(acked) == stop_after:
                     running.kill()
 
-    await asyncio.gather(*(bring() for _ in range(CONNECTIONS)))
+    await asyncio.gather(*(deliver() for _ in range(CONNECTIONS)))
     return acked
 
 
-async def _brought(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, raw: bytes) -> bytes:
-    """The last reply to a mail; nothing if the server is gone."""
+async def _deliver_one(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, raw: bytes
+) -> bytes:
+    """The last reply to a mail; empty if the connection was lost."""
     reply = b""
     for line in (b"MAIL FROM:<a@b.c>", b"RCPT TO:<bo@postroom.localhost>", b"DATA", raw + b"."):
         writer.write(line + b"\r\n")
-        reply = await asyncio.wait_for(reader.readline(), PATIENCE_S)
+        reply = await asyncio.wait_for(reader.readline(), TIMEOUT_S)
         if not reply:
             break
     return reply
 
 
-def over_rest(running: Server, mails: Sequence[bytes], stop_after: int) -> set[int]:
+def over_rest(running: ServerUnderTest, mails: Sequence[bytes], stop_after: int) -> set[int]:
     acked: set[int] = set()
-    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE_S)
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=TIMEOUT_S)
     login = {"Authorization": f"Bearer {running.key}", "Content-Type": "message/rfc822"}
     with suppress(OSError, http.client.HTTPException):
         for number, raw in enumerate(mails):
@@ -72,19 +81,19 @@ def over_rest(running: Server, mails: Sequence[bytes], stop_after: int) -> set[i
 def killed_while_receiving(
     rounds: int, defect: str = "none", seed: int = 1, **extra: str
 ) -> Outcome:
-    """Over SMTP; see `_killed`."""
+    """Deliver over SMTP; see `_killed`."""
     return _killed("kill -9 while receiving (SMTP)", over_smtp, rounds, defect, seed, **extra)
 
 
 def killed_while_posting(rounds: int, defect: str = "none", seed: int = 2) -> Outcome:
-    """Over REST; see `_killed`."""
+    """Deliver over REST; see `_killed`."""
     return _killed("kill -9 while receiving (REST)", over_rest, rounds, defect, seed)
 
 
 def _killed(name: str, send: Send, rounds: int, defect: str, seed: int, **extra: str) -> Outcome:
-    """Kill -9 after a random number of acknowledgements; the sender repeats its last five.
+    """Send SIGKILL after a random number of acknowledgements; the sender repeats its last five.
 
-    It also repeats whatever was not acknowledged before something else that was.
+    It also repeats every mail that was not acknowledged before a later one was.
     """
     outcome, chance = Outcome(name), random.Random(seed)
     mails = [mail(f"drill {number}").replace(b"\n", b"\r\n") for number in range(rounds * 40)]
@@ -94,8 +103,8 @@ def _killed(name: str, send: Send, rounds: int, defect: str, seed: int, **extra:
         for _ in range(rounds):
             first = next(number for number in range(len(mails)) if number not in acked)
             start = max(0, first - 5)
-            heard = send(running, mails[start : start + 40], chance.randint(1, 30))
-            acked |= {start + number for number in heard}
+            record = send(running, mails[start : start + 40], chance.randint(1, 30))
+            acked |= {start + number for number in record}
             running.kill()
             running.start()
             outcome.tried += 1
@@ -103,10 +112,10 @@ def _killed(name: str, send: Send, rounds: int, defect: str, seed: int, **extra:
     return outcome
 
 
-def _count(running: Server, outcome: Outcome, acked: set[int]) -> None:
+def _count(running: ServerUnderTest, outcome: Outcome, acked: set[int]) -> None:
     stored = Counter(row[0] for row in running.rows("SELECT subject FROM messages"))
     told = running.rows("SELECT message FROM events WHERE type LIKE '%received'")
     outcome.acknowledged = len(acked)
     outcome.lost = sum(1 for number in acked if not stored[f"drill {number}"])
-    outcome.doubled = twice(stored) + twice(Counter(row[0] for row in told))
+    outcome.doubled = count_duplicates(stored) + count_duplicates(Counter(row[0] for row in told))
     outcome.torn = running.problems()

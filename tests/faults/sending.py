@@ -1,4 +1,4 @@
-"""Kill a server while it sends, give it relays that say anything, and fifty callers at once."""
+"""Drills on sending: kills, relays with arbitrary replies, and fifty concurrent callers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from collections import Counter
 from contextlib import suppress
 
 from tests.faults.defects import LEASE_S
-from tests.faults.drilled import PATIENCE_S, Outcome, Server, server, twice
+from tests.faults.server_under_test import (
+    TIMEOUT_S,
+    Outcome,
+    ServerUnderTest,
+    count_duplicates,
+    server,
+)
 from tests.servers.relay import CUT, Part, Relay, Reply, relaying
 
 STAGES = ("MAIL", "RCPT", "DATA", "DOT", "after")
 
 
 def killed_while_sending(rounds: int, defect: str = "none", **extra: str) -> Outcome:
-    """Kill -9 at each stage of handing a mail over; callers repeat with the same key."""
+    """Send SIGKILL at each stage of a transmission; callers repeat with the same key."""
     return asyncio.run(_killed_while_sending(rounds, defect, **extra))
 
 
@@ -32,7 +38,7 @@ async def _killed_while_sending(rounds: int, defect: str, **extra: str) -> Outco
             await settle(running, sent)
             taken = Counter(subject_of(m.data) for m in relay.mails)
             outcome.acknowledged = len(sent)
-            outcome.doubled = twice(taken)
+            outcome.doubled = count_duplicates(taken)
             outcome.doubled += len(sent) - len(set(sent))
             outcome.lost = await lost_among(running, sent, taken)
             outcome.torn = await asyncio.to_thread(running.problems)
@@ -43,8 +49,8 @@ def subject_of(data: bytes) -> str:
     return data.partition(b"Subject: ")[2].partition(b"\r\n")[0].decode()
 
 
-async def _one_send(running: Server, relay: Relay, number: int, stage: str) -> str:
-    """Send, and kill the server when the relay is at a stage; then ask again with the same key."""
+async def _one_send(running: ServerUnderTest, relay: Relay, number: int, stage: str) -> str:
+    """Send, and kill the server when the relay reaches a stage; then repeat with the same key."""
     dead = asyncio.Event()
 
     def at_stage(_line: str) -> bytes:
@@ -77,8 +83,8 @@ async def _one_send(running: Server, relay: Relay, number: int, stage: str) -> s
     return str(again["message_id"])
 
 
-async def lost_among(running: Server, sent: list[str], taken: Counter[str]) -> int:
-    """How many mails are neither out nor called unknown, though `drill n` was the n-th."""
+async def lost_among(running: ServerUnderTest, sent: list[str], taken: Counter[str]) -> int:
+    """The number of mails that are neither sent nor `unknown`; `drill n` is the n-th mail."""
     statuses = [await asyncio.to_thread(_status, running, one) for one in sent]
     return sum(
         status not in ("sent", "unknown") or (status == "sent" and not taken[f"drill {number}"])
@@ -86,9 +92,9 @@ async def lost_among(running: Server, sent: list[str], taken: Counter[str]) -> i
     )
 
 
-async def settle(running: Server, sent: list[str]) -> None:
-    """Wait until the leases of the dead are over and nothing is on its way any more."""
-    deadline = time.monotonic() + LEASE_S + PATIENCE_S
+async def settle(running: ServerUnderTest, sent: list[str]) -> None:
+    """Wait until the leases of killed processes have expired and no mail is in progress."""
+    deadline = time.monotonic() + LEASE_S + TIMEOUT_S
     while time.monotonic() < deadline:
         statuses = {await asyncio.to_thread(_status, running, one) for one in sent}
         if statuses <= {"sent", "unknown", "failed", "bounced"}:
@@ -96,7 +102,7 @@ async def settle(running: Server, sent: list[str]) -> None:
         await asyncio.sleep(0.5)
 
 
-def _status(running: Server, message_id: str) -> str:
+def _status(running: ServerUnderTest, message_id: str) -> str:
     return str(running.ask("GET", f"/v1/messages/{message_id}")["status"])
 
 
@@ -104,7 +110,7 @@ CODES = (b"199", b"220", b"250", b"354", b"421", b"450", b"452", b"500", b"552",
 
 
 def _peers(most: int) -> list[tuple[str, Reply]]:
-    """What relays may say at each stage: every code, nothing, and every reply cut at every byte."""
+    """What relays reply at each stage: every code, nothing, and every reply cut at every byte."""
     usual = {"DATA": b"354 go ahead\r\n"}
     peers: list[tuple[str, Reply]] = []
     for stage in ("GREETING", "EHLO", "MAIL", "RCPT", "DATA", "DOT"):
@@ -117,7 +123,7 @@ def _peers(most: int) -> list[tuple[str, Reply]]:
 
 
 def strange_relays(most: int, defect: str = "none", **extra: str) -> Outcome:
-    """A relay says anything at any stage, then recovers: each mail is out once, or we said why."""
+    """A relay replies anything at any stage, then recovers: each mail is sent once or reported."""
     return asyncio.run(_strange_relays(most, defect, **extra))
 
 
@@ -134,7 +140,7 @@ async def _strange_relays(most: int, defect: str, **extra: str) -> Outcome:
     return outcome
 
 
-async def _one_mail(running: Server, relay: Relay, subject: str, outcome: Outcome) -> None:
+async def _one_mail(running: ServerUnderTest, relay: Relay, subject: str, outcome: Outcome) -> None:
     outgoing_mail = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
     sent = await asyncio.to_thread(running.ask, "POST", "/v1/messages", outgoing_mail)
     message_id, said = str(sent["message_id"]), await _said(running, str(sent["message_id"]))
@@ -143,7 +149,7 @@ async def _one_mail(running: Server, relay: Relay, subject: str, outcome: Outcom
         await asyncio.to_thread(running.ask, "POST", f"/v1/outbox/{message_id}/retry")
         await settle(running, [message_id])
         said = await asyncio.to_thread(_status, running, message_id)
-    # What the relay took but refused or said nothing about is no copy that anybody gets.
+    # A mail that the relay received but refused or did not acknowledge is not delivered.
     copies = sum(1 for m in relay.mails if subject_of(m.data) == subject and m.is_taken)
     outcome.tried += 1
     outcome.acknowledged += 1
@@ -152,13 +158,14 @@ async def _one_mail(running: Server, relay: Relay, subject: str, outcome: Outcom
 
 
 LOST: tuple[Reply, ...] = (CUT, Part(b"2"), Part(b"250"), Part(b"250 2.0.0 queued as"))
-"""What is left of the answer to a whole mail when the connection ends."""
+"""The part of the reply to a mail that arrives before the connection is closed."""
 
 
 def lost_answers(rounds: int, defect: str = "none", **extra: str) -> Outcome:
-    """The relay has the mail and its answer is lost: it is unknown, and out once, whatever comes.
+    """The relay accepts a mail and its reply is lost: the status is unknown, the mail sent once.
 
-    Whatever comes: the next mail, a restart, and the same call again without a key.
+    This holds after the next mail, after a restart, and when the same call is repeated without a
+    key.
     """
     return asyncio.run(_lost_answers(rounds, defect, **extra))
 
@@ -179,12 +186,12 @@ async def _lost_answers(rounds: int, defect: str, **extra: str) -> Outcome:
             await asyncio.to_thread(running.ask, "POST", "/v1/messages", last)
             taken = Counter(subject_of(m.data) for m in relay.mails)
             outcome.lost += sum(1 for number in range(rounds) if not taken[f"drill {number}"])
-            outcome.doubled += twice(taken)
+            outcome.doubled += count_duplicates(taken)
             outcome.torn += await asyncio.to_thread(running.problems)
     return outcome
 
 
-async def _one_lost(running: Server, subject: str, outcome: Outcome) -> None:
+async def _one_lost(running: ServerUnderTest, subject: str, outcome: Outcome) -> None:
     outgoing_mail = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
     sent = await asyncio.to_thread(
         running.ask, "POST", "/v1/messages", outgoing_mail | {"wait_s": 10}
@@ -195,10 +202,10 @@ async def _one_lost(running: Server, subject: str, outcome: Outcome) -> None:
     outcome.torn += (sent["status"] != "unknown") + (again["message_id"] != sent["message_id"])
 
 
-async def _said(running: Server, message_id: str) -> str:
-    """What is said of a mail once the relay was asked: an attempt is told of, whatever its end."""
+async def _said(running: ServerUnderTest, message_id: str) -> str:
+    """The status of a mail once the relay was asked, whatever the outcome of the attempt."""
     path = f"/v1/events?message_id={message_id}"
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         page = await asyncio.to_thread(running.ask, "GET", path)
         if page["total"] != 1:
@@ -208,7 +215,7 @@ async def _said(running: Server, message_id: str) -> str:
 
 
 def one_key(rounds: int, defect: str = "none", **extra: str) -> Outcome:
-    """Fifty callers send with one key at the same time."""
+    """Fifty concurrent callers send with one idempotency key."""
     return asyncio.run(_one_key(rounds, defect, **extra))
 
 
@@ -235,6 +242,6 @@ async def _one_key(rounds: int, defect: str, **extra: str) -> Outcome:
                 outcome.doubled += len({str(answer["message_id"]) for answer in answers}) - 1
             taken = Counter(subject_of(m.data) for m in relay.mails)
             outcome.lost += sum(1 for number in range(rounds) if not taken[f"drill {number}"])
-            outcome.doubled += twice(taken)
+            outcome.doubled += count_duplicates(taken)
             outcome.torn += await asyncio.to_thread(running.problems)
     return outcome

@@ -1,4 +1,4 @@
-"""Kill a server while it takes over the mail of an account."""
+"""Kill a server during the first sync of an account."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 
-from tests.faults.drilled import PATIENCE_S, Outcome, Server, server, twice
+from tests.faults.server_under_test import (
+    TIMEOUT_S,
+    Outcome,
+    ServerUnderTest,
+    count_duplicates,
+    server,
+)
 from tests.mails import mail
 from tests.servers.dovecot import PASSWORD, Dovecot
 
 MAILS = 12
-"""How many mails come to the account in each round."""
+"""The number of new mails in each round."""
 
 TOLD = 0.3
-"""In so many rounds mail comes while the server listens to Inbox; in the others it came before."""
+"""In this many rounds mail arrives during IDLE; in the others before the start."""
 
 ROUNDS_OF_AN_INSTALLATION = 250
 LOOK_S = 0.002
@@ -29,7 +35,7 @@ RECEIVED = "SELECT message FROM events WHERE type LIKE '%received'"
 
 
 def killed_while_syncing(rounds: int, defect: str = "none", seed: int = 6, **extra: str) -> Outcome:
-    """Kill -9 after a random number of new mails is there; a new start must find the rest."""
+    """Send SIGKILL after a random number of new mails; the next start must find the rest."""
     outcome, chance = Outcome("kill -9 while syncing (IMAP)"), random.Random(seed)
     while outcome.tried < rounds:
         with Dovecot() as dovecot, server(defect, **extra, **SETTINGS) as services:
@@ -44,7 +50,11 @@ def killed_while_syncing(rounds: int, defect: str = "none", seed: int = 6, **ext
 
 
 def _drill(
-    services: Server, dovecot: Dovecot, outcome: Outcome, chance: random.Random, rounds: int
+    services: ServerUnderTest,
+    dovecot: Dovecot,
+    outcome: Outcome,
+    chance: random.Random,
+    rounds: int,
 ) -> None:
     services.ask("POST", "/v1/accounts", _account(dovecot))
     services.kill()
@@ -55,9 +65,9 @@ def _drill(
             brought += subjects
             if chance.random() < TOLD:
                 services.start()
-                _bring(client, subjects, ["INBOX"])
+                _append(client, subjects, ["INBOX"])
             else:
-                _bring(client, subjects, ["INBOX", "Archive"])
+                _append(client, subjects, ["INBOX", "Archive"])
                 services.start()
             seen = _until(services, set(subjects), chance.randint(1, MAILS))
             services.kill()
@@ -90,37 +100,39 @@ def _client(dovecot: Dovecot) -> Iterator[imaplib.IMAP4]:
         client.logout()
 
 
-def _bring(client: imaplib.IMAP4, subjects: Sequence[str], mailboxes: Sequence[str]) -> None:
+def _append(client: imaplib.IMAP4, subjects: Sequence[str], mailboxes: Sequence[str]) -> None:
     now = imaplib.Time2Internaldate(time.time())
     for subject, mailbox in zip(subjects, cycle(mailboxes), strict=False):
         client.append(mailbox, "", now, mail(subject).replace(b"\n", b"\r\n"))
 
 
-def _until(services: Server, wanted: set[str], count: int) -> set[str]:
-    """Wait until so many of these are there; which they are."""
-    deadline = time.monotonic() + PATIENCE_S
+def _until(services: ServerUnderTest, wanted: set[str], count: int) -> set[str]:
+    """Wait until so many of these subjects are stored; returns those that are."""
+    deadline = time.monotonic() + TIMEOUT_S
     while len(found := wanted & _subjects(services)) < count and time.monotonic() < deadline:
         time.sleep(LOOK_S)
     return found
 
 
-def _read_all(services: Server) -> None:
-    """Start the server, and return once it has looked at all of the account."""
+def _read_all(services: ServerUnderTest) -> None:
+    """Start the server, and return when it has completed a sync pass of the account."""
     before = services.rows(SYNCED)
     services.start()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while services.rows(SYNCED) == before and time.monotonic() < deadline:
         services.ask("POST", "/v1/accounts/drill/sync")
         time.sleep(0.5)
 
 
-def _subjects(services: Server) -> set[str]:
+def _subjects(services: ServerUnderTest) -> set[str]:
     return {str(row[0]) for row in services.rows(STORED)}
 
 
-def _count(services: Server, outcome: Outcome, brought: Sequence[str]) -> None:
+def _count(services: ServerUnderTest, outcome: Outcome, brought: Sequence[str]) -> None:
     stored = Counter(row[0] for row in services.rows(STORED))
     outcome.acknowledged += len(brought)
     outcome.lost += len(set(brought) - set(stored))
-    outcome.doubled += twice(stored) + twice(Counter(row[0] for row in services.rows(RECEIVED)))
+    outcome.doubled += count_duplicates(stored) + count_duplicates(
+        Counter(row[0] for row in services.rows(RECEIVED))
+    )
     outcome.torn += services.problems()

@@ -1,4 +1,4 @@
-"""A quick share of the drills on PostgreSQL; and with a defect planted, they notice."""
+"""A small run of the drills on PostgreSQL; they also detect planted defects."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import partial
 import pytest
 
 from tests.faults.database import cut_off, restarted, shared
-from tests.faults.drilled import Outcome
 from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_receiving
 from tests.faults.sending import killed_while_sending, one_key, strange_relays
+from tests.faults.server_under_test import Outcome
 from tests.faults.syncing import killed_while_syncing
 
 
-def test_many_processes_share_one_file() -> None:
+def test_many_processes_share_one_sqlite_file() -> None:
     found = shared(4, 60)
 
     assert found.is_clean, found
@@ -23,7 +23,7 @@ def test_many_processes_share_one_file() -> None:
     assert found.plans > 0
 
 
-def test_a_database_that_is_killed_under_load_costs_time_and_nothing_else() -> None:
+def test_killing_the_database_under_load_only_delays_requests() -> None:
     found = restarted(2, 1.5)
 
     assert found.is_clean, found
@@ -33,7 +33,7 @@ def test_a_database_that_is_killed_under_load_costs_time_and_nothing_else() -> N
     assert float("inf") not in found.back_after_s
 
 
-def test_connections_that_break_cost_time_and_nothing_else() -> None:
+def test_broken_connections_only_delay_requests() -> None:
     found = cut_off(3, 1.0)
 
     assert found.is_clean, found
@@ -53,7 +53,7 @@ def test_connections_that_break_cost_time_and_nothing_else() -> None:
     ],
     ids=lambda drill: drill.func.__name__,
 )
-def test_a_drill_is_as_clean_as_on_one_file(
+def test_each_drill_is_clean_on_postgresql(
     drill: Callable[..., Outcome], database_url: str
 ) -> None:
     assert drill(POSTROOM_DATABASE_URL=database_url).is_clean
@@ -63,7 +63,7 @@ def test_a_drill_is_as_clean_as_on_one_file(
     ("drill", "defect"),
     [
         (partial(killed_while_receiving, 2), "ack_before_commit"),
-        (partial(one_key, 1), "forget_keys"),
+        (partial(one_key, 1), "ignore_idempotency_keys"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.func.__name__,
 )
@@ -73,5 +73,5 @@ def test_a_drill_notices_a_defect(
     assert not drill(defect=defect, POSTROOM_DATABASE_URL=database_url).is_clean
 
 
-def test_a_commit_that_is_confirmed_too_early_is_noticed() -> None:
-    assert restarted(2, 1.5, defect="confirm_early").lost
+def test_asynchronous_commits_are_detected() -> None:
+    assert restarted(2, 1.5, defect="commit_asynchronously").lost

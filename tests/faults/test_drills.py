@@ -1,6 +1,6 @@
-"""A quick share of the fault drills; and with a defect planted, each of them notices.
+"""A small run of the fault drills; each also detects a planted defect.
 
-`make faults` plants every defect (`DEFECTS=all`), the normal run some of them.
+`make faults` plants every defect (`DEFECTS=all`), a normal run only some.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from functools import partial
 
 import pytest
 
-from tests.faults.answering import two_machines
-from tests.faults.approving import killed_while_approving
+from tests.faults.approvals import killed_while_approving
+from tests.faults.auto_replies import two_machines
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
-from tests.faults.drilled import Outcome
 from tests.faults.drills import DRILLS
 from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_posting, killed_while_receiving
-from tests.faults.scheduling import killed_before_their_time
+from tests.faults.scheduling import killed_while_scheduled
 from tests.faults.sending import killed_while_sending, lost_answers, one_key, strange_relays
+from tests.faults.server_under_test import Outcome
 from tests.faults.syncing import killed_while_syncing
-from tests.faults.telling import killed_while_telling
+from tests.faults.webhooks import killed_while_calling_webhooks
 
 
 def only_root(drill: partial[Outcome]) -> None:
@@ -36,8 +36,8 @@ QUICK = [
     partial(killed_while_syncing, 2),
     partial(killed_while_sending, 5),
     partial(killed_while_approving, 3),
-    partial(killed_before_their_time, 2),
-    partial(killed_while_telling, 2),
+    partial(killed_while_scheduled, 2),
+    partial(killed_while_calling_webhooks, 2),
     partial(crash_points, 2, mails=1),
     partial(failing_syncs, 2, mails=2),
     partial(broken_disk, 1),
@@ -51,37 +51,37 @@ QUICK = [
 
 NOTICED = [
     (partial(killed_while_receiving, 2), "ack_before_commit"),
-    (partial(killed_while_receiving, 3), "keep_every_repeat"),
-    (partial(killed_while_posting, 3), "keep_every_repeat"),
-    (partial(killed_while_importing, 2), "keep_every_repeat"),
-    (partial(killed_while_syncing, 3), "remember_the_place_first"),
-    (partial(killed_while_sending, 4), "forget_the_handing_over"),
-    (partial(killed_while_approving, 2), "send_what_is_held"),
-    (partial(killed_before_their_time, 1), "never_wait"),
-    (partial(killed_while_telling, 4), "tell_afterwards"),
-    (partial(crash_points, 3, mails=2), "store_bytes_last"),
-    (partial(failing_syncs, 4, mails=20), "forget_a_failed_sync"),
+    (partial(killed_while_receiving, 3), "skip_deduplication"),
+    (partial(killed_while_posting, 3), "skip_deduplication"),
+    (partial(killed_while_importing, 2), "skip_deduplication"),
+    (partial(killed_while_syncing, 3), "store_checkpoint_first"),
+    (partial(killed_while_sending, 4), "skip_attempt_record"),
+    (partial(killed_while_approving, 2), "send_held_mail"),
+    (partial(killed_while_scheduled, 1), "ignore_send_at"),
+    (partial(killed_while_calling_webhooks, 4), "mark_delivered_first"),
+    (partial(crash_points, 3, mails=2), "commit_before_bytes"),
+    (partial(failing_syncs, 4, mails=20), "continue_after_failed_sync"),
     (partial(broken_disk, 1), "never_sync"),
     (partial(full_disk, 1), "accept_when_full"),
-    (partial(strange_relays, 24), "send_what_is_unknown_again"),
-    (partial(lost_answers, 1), "send_what_is_unknown_again"),
-    (partial(one_key, 1), "forget_keys"),
-    (partial(two_machines, 1), "answer_anyone"),
+    (partial(strange_relays, 24), "retry_unknown_outcomes"),
+    (partial(lost_answers, 1), "retry_unknown_outcomes"),
+    (partial(one_key, 1), "ignore_idempotency_keys"),
+    (partial(two_machines, 1), "reply_to_machines"),
 ]
-"""Each drill, and defects that it must notice."""
+"""Each drill, and defects that it must detect."""
 
 ALWAYS = {
     "ack_before_commit",
-    "forget_the_handing_over",
-    "forget_a_failed_sync",
-    "never_wait",
+    "skip_attempt_record",
+    "continue_after_failed_sync",
+    "ignore_send_at",
     "never_sync",
-    "forget_keys",
+    "ignore_idempotency_keys",
 }
 PLANTED = [row for row in NOTICED if os.environ.get("DEFECTS") == "all" or row[1] in ALWAYS]
 
 
-def test_every_drill_has_a_quick_share_and_a_defect_that_it_notices() -> None:
+def test_every_drill_has_a_quick_run_and_a_defect() -> None:
     drills = {drill for drill, _ in DRILLS}
 
     assert drills == {quick.func for quick in QUICK}
@@ -90,7 +90,7 @@ def test_every_drill_has_a_quick_share_and_a_defect_that_it_notices() -> None:
 
 @pytest.mark.may_skip("needs root, to mount a small disk")
 @pytest.mark.parametrize("drill", QUICK, ids=lambda drill: drill.func.__name__)
-def test_nothing_is_lost_doubled_or_torn(drill: partial[Outcome]) -> None:
+def test_nothing_is_lost_duplicated_or_corrupted(drill: partial[Outcome]) -> None:
     only_root(drill)
 
     assert drill().is_clean

@@ -1,6 +1,6 @@
-"""A mail is acknowledged after its bytes, their folder and the database are on disk.
+"""A mail is acknowledged after its bytes, their folder and the database are synced to disk.
 
-`ORDER_RUNS=100` looks at more mails than the one of the normal run.
+`ORDER_RUNS=100` checks 100 mails instead of one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.drilled import Server, send_all, server, until_traced
+from tests.faults.server_under_test import ServerUnderTest, send_all, server, until_traced
 from tests.mails import mail
 
 CALL = re.compile(r"(\d+) +(?:(fsync|fdatasync)\(\d+<([^>]*)>|<\.\.\. (?:fsync|fdatasync) resumed)")
@@ -21,7 +21,7 @@ RUNS = int(os.environ.get("ORDER_RUNS", "1"))
 
 
 def finished_syncs(lines: list[str]) -> list[tuple[int, str]]:
-    """The line at which each sync ended, and what was synced."""
+    """The line at which each sync ended, and the file that was synced."""
     begun: dict[str, str] = {}
     ended = []
     for number, line in enumerate(lines):
@@ -38,21 +38,21 @@ def new_mail(number: int) -> bytes:
     return mail(f"In order {number}", attachments=[("a.pdf", "application/pdf", content)])
 
 
-def over_smtp(running: Server, raw: bytes) -> bool:
+def over_smtp(running: ServerUnderTest, raw: bytes) -> bool:
     [reply] = asyncio.run(send_all(running.smtp, [raw.replace(b"\n", b"\r\n")]))
     return reply.startswith(b"250 2.0.0 stored")
 
 
-def over_rest(running: Server, raw: bytes) -> bool:
+def over_rest(running: ServerUnderTest, raw: bytes) -> bool:
     return 201 == running.status("POST", "/v1/inbound?recipient=bo@postroom.localhost", raw)
 
 
 DOORS = {"250 2.0.0 stored": over_smtp, "HTTP/1.1 201": over_rest}
-"""What each door says once a mail is kept, and how one is brought to it."""
+"""The acknowledgement of each surface, and the function that delivers to it."""
 
 
-def traced(running: Server, trace: Path, answer: str) -> list[str]:
-    """What a server does on the way from each mail to its acknowledgement."""
+def traced(running: ServerUnderTest, trace: Path, answer: str) -> list[str]:
+    """The system calls of a server between the arrival and the acknowledgement of each mail."""
     calls = "trace=fsync,fdatasync,sendto,write,writev"
     words = ["strace", "-f", "-y", "-s", "64", "-o", str(trace), "-p", str(running.pid), "-e"]
     strace = subprocess.Popen([*words, calls], stderr=subprocess.DEVNULL)
@@ -66,7 +66,7 @@ def traced(running: Server, trace: Path, answer: str) -> list[str]:
 
 
 def out_of_order(lines: list[str], answer: str) -> list[str]:
-    """What was not on disk yet when a mail was acknowledged, in the order of the mails."""
+    """What was not yet on disk when each mail was acknowledged."""
     answered = [n for n, line in enumerate(lines) if answer in line]
     assert len(answered) == RUNS
     syncs, begun, missing = finished_syncs(lines), 0, []
@@ -77,7 +77,7 @@ def out_of_order(lines: list[str], answer: str) -> list[str]:
 
 
 def unsynced(synced: list[str]) -> list[str]:
-    """What of a mail is not among the things that were synced."""
+    """The files of a mail that were not synced."""
     wanted = {
         "the bytes": r"/blobs/.*/[^/]{20,}",
         "their folder": r"/blobs/[0-9a-f]{2}$",
@@ -98,7 +98,7 @@ def unsynced(synced: list[str]) -> list[str]:
         ("never_sync", ["the bytes", "their folder", "the database"]),
     ],
 )
-def test_an_acknowledgement_comes_after_the_disk_has_it(
+def test_a_mail_is_acknowledged_after_its_files_are_synced(
     tmp_path: Path, answer: str, defect: str, missing: list[str]
 ) -> None:
     with server(defect) as running:

@@ -1,4 +1,4 @@
-"""How long to search: a quick share in every run, `--hypothesis-profile=fuzz` for a long one."""
+"""The number of examples: few in a normal run, many with `--hypothesis-profile=fuzz`."""
 
 from __future__ import annotations
 

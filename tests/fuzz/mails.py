@@ -1,4 +1,4 @@
-"""Strategies that make mail: by the rules, against them, and golden mail with bytes changed."""
+"""Strategies that generate mail: valid, invalid, and golden mail with altered bytes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def built(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A golden mail with some bytes cut, doubled or replaced."""
+    """A golden mail with some bytes removed, repeated or replaced."""
     raw = bytearray(draw(st.sampled_from(GOLDEN)).read_bytes())
     for _ in range(draw(st.integers(1, 6))):
         start = draw(st.integers(0, len(raw)))

@@ -1,4 +1,4 @@
-"""No field of a mail can bring a header of its own, as another parser than ours reads it.
+"""No field of a mail can inject a header, as read by an independent parser.
 
 `INJECTIONS=1000000` tries more texts than the few of the normal run.
 """
@@ -30,14 +30,14 @@ SLY = (
     "\r\n ", "\r\n\r\n", "\r\nBcc: eve@evil.example", "\nX-Evil: 1", "%0d%0a", "\ud800",
     "\\r\\n", "\u560a\u560d", "\uff0d\uff0a",
 )  # fmt: skip
-"""What would end a header, and what some program turns into that."""
+"""Characters that end a header, and those that some programs convert to them."""
 ODD = (
     "=?utf-8?q?=0ABcc:_e@x.example?=", "=?UTF-8?B?DQpCY2M6IGVAeC5leGFtcGxl?=", "=?utf-8?q?", "?=",
     "=?us-ascii?q?=0D=0A?= =?us-ascii?q?_Bcc:?=", "=0A", "; filename=b", '"', "\\", '\\"', "'",
     "(a)", "(", ")", "<", ">", "<e@x.example>", ", e@x.example", ",", ";", ":", "Bcc: e@x.example",
     "@", ".", "=", "*0*=", "utf-8''%0D%0A", "[", "]", "\xa0", "\u3000", "\u200b", "\u202e", "\xad",
 )  # fmt: skip
-"""What means something to somebody on the way."""
+"""Characters with a meaning in mail protocols."""
 PLAIN = ("Ana", "Grüße", "你好", "a", " ", "  ", "x" * 70, "ü" * 60, "\U0001f600", "Re:", "-", "1")
 PIECES = (*SLY, *ODD * 2, *PLAIN * 8)
 
@@ -53,7 +53,7 @@ OUTGOING = ComposeInput(
 )
 Read = Callable[[Message], object]
 Case = tuple[ComposeInput, list[str], Read, object]
-"""A letter with a text in one field, the headers it has, and what that field says in the end."""
+"""A mail with a text in one field, its headers, and the parsed value of the field."""
 
 
 def with_header(name: str) -> list[str]:
@@ -133,7 +133,7 @@ def files(mail: Message) -> object:
 
 
 def bare(name: str) -> str:
-    """A name without what the other parser takes from it: quotes, brackets and white space."""
+    """A name without what the other parser strips: quotes, brackets and white space."""
     return re.sub(r'[\\"<>\s]', "", name)
 
 
@@ -158,7 +158,7 @@ FIELDS: dict[str, Callable[[str], Case]] = {
 
 
 def differences(cases: int) -> tuple[list[tuple[str, str]], Counter[str]]:
-    """The texts that did not stay in their field, and how many were written into each."""
+    """The texts that did not stay in their field, and how many were written into each field."""
     chance, found = random.Random(7), []
     written: Counter[str] = Counter()
     names = list(FIELDS)
@@ -194,7 +194,7 @@ def test_a_text_stays_in_its_field_or_is_refused() -> None:
     assert {"subject", "to", "header value", "filename", "references"} <= written.keys()
 
 
-def test_an_address_is_one_word_of_one_command_or_refused() -> None:
+def test_an_address_is_one_argument_of_one_command_or_refused() -> None:
     chance, taken = random.Random(8), 0
     for number in range(CASES):
         text = "".join(chance.choices(PIECES, k=chance.randint(1, 3)))
@@ -212,8 +212,8 @@ def test_an_address_is_one_word_of_one_command_or_refused() -> None:
     assert taken > CASES / 50
 
 
-def test_without_our_checks_some_would_get_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: no control character is refused, and nothing is read back."""
+def test_without_our_checks_injections_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted defect: no control character is refused, and nothing is parsed back."""
     monkeypatch.setattr(addresses, "_CONTROL", re.compile("[\ud800-\udfff]"))
     monkeypatch.setattr(verification, "verify", lambda *_: None)
 

@@ -58,7 +58,7 @@ def test_any_bytes_are_a_message_that_can_be_stored(raw: bytes) -> None:
 
 
 @given(mails)
-def test_reading_twice_gives_the_same(raw: bytes) -> None:
+def test_parsing_is_deterministic(raw: bytes) -> None:
     assert read_message(raw, LIMITS) == read_message(raw, LIMITS)
 
 
@@ -72,7 +72,7 @@ def test_any_html_becomes_text(html: str) -> None:
 
 
 @given(htmls)
-def test_sanitised_html_can_do_nothing(html: str) -> None:
+def test_sanitised_html_is_inert(html: str) -> None:
     tree = LexborHTMLParser(sanitise_html(html))
 
     for node in tree.root.traverse() if tree.root else ():
@@ -99,12 +99,12 @@ def test_no_line_is_lost_when_a_reply_is_split(text: str) -> None:
 
 
 @given(st.text())
-def test_folding_twice_changes_nothing(text: str) -> None:
+def test_folding_is_idempotent(text: str) -> None:
     assert fold(text) == fold(fold(text))
 
 
 @given(st.text(max_size=300))
-def test_file_names_are_only_names(name: str) -> None:
+def test_file_names_have_no_path(name: str) -> None:
     safe = safe_filename(name)
 
     assert 0 < len(safe) <= 255
@@ -133,7 +133,7 @@ anything = st.one_of(
 
 
 def write(**changes: Any) -> tuple[ComposeInput, bytes] | None:
-    """Compose, None if the input is refused."""
+    """Compose a mail; None if the input is refused."""
     values: dict[str, Any] = {
         "sender": ("Ada", "ada@example.org"),
         "to": (("Bob", "bob@example.org"),),
@@ -150,7 +150,7 @@ def write(**changes: Any) -> tuple[ComposeInput, bytes] | None:
 
 
 def header_names(raw: bytes) -> list[str]:
-    """The header as another parser sees it."""
+    """The names of the headers, as read by an independent parser."""
     return [name for name, _ in email.message_from_bytes(raw, policy=email.policy.compat32).items()]
 
 
@@ -159,12 +159,12 @@ PLAIN = ["From", "To", "Subject", "Date", "Message-ID", "MIME-Version", "Content
 
 
 def shown(line: str) -> str:
-    """A line as a reader sees it."""
+    """A line as displayed."""
     return " ".join(cleaned(line, one_line=True).split())
 
 
 @given(anything)
-def test_a_subject_is_only_a_subject(subject: str) -> None:
+def test_a_subject_adds_no_other_header(subject: str) -> None:
     if (written := write(subject=subject)) is None:
         return
     _, raw = written
@@ -174,7 +174,7 @@ def test_a_subject_is_only_a_subject(subject: str) -> None:
 
 
 @given(anything)
-def test_a_name_is_only_a_name(name: str) -> None:
+def test_a_display_name_adds_no_other_header(name: str) -> None:
     if (written := write(to=((name, "bob@example.org"),))) is None:
         return
     _, raw = written
@@ -185,7 +185,7 @@ def test_a_name_is_only_a_name(name: str) -> None:
 
 
 @given(anything)
-def test_an_address_goes_to_itself_or_nowhere(address: str) -> None:
+def test_an_address_is_kept_exactly_or_refused(address: str) -> None:
     if (written := write(to=(("", address),))) is None:
         return
     _, raw = written
@@ -195,7 +195,7 @@ def test_an_address_goes_to_itself_or_nowhere(address: str) -> None:
 
 
 @given(anything, anything)
-def test_an_extra_header_is_only_itself(name: str, value: str) -> None:
+def test_an_extra_header_adds_no_other_header(name: str, value: str) -> None:
     if (written := write(headers=((f"X-{name}", value),))) is None:
         return
     _, raw = written
@@ -204,7 +204,7 @@ def test_an_extra_header_is_only_itself(name: str, value: str) -> None:
 
 
 @given(anything, anything, st.binary(max_size=300))
-def test_a_file_arrives_as_it_was(filename: str, content_type: str, content: bytes) -> None:
+def test_a_file_arrives_unchanged(filename: str, content_type: str, content: bytes) -> None:
     if (
         written := write(attachments=(OutgoingAttachment(filename, content_type, content),))
     ) is None:
@@ -217,7 +217,7 @@ def test_a_file_arrives_as_it_was(filename: str, content_type: str, content: byt
 
 
 @given(st.one_of(st.none(), st.text()), st.one_of(st.none(), htmls, st.text()))
-def test_bodies_survive(text: str | None, html: str | None) -> None:
+def test_bodies_arrive_unchanged(text: str | None, html: str | None) -> None:
     if (written := write(text=text, html=html)) is None:
         return
     _, raw = written
@@ -228,7 +228,7 @@ def test_bodies_survive(text: str | None, html: str | None) -> None:
 
 
 @given(anything)
-def test_typed_addresses_are_good_or_refused(text: str) -> None:
+def test_typed_addresses_are_valid_or_refused(text: str) -> None:
     try:
         found = parse_address_list(text)
     except InvalidInput:
@@ -240,7 +240,7 @@ def test_typed_addresses_are_good_or_refused(text: str) -> None:
         assert address.isprintable()
 
 
-def test_blind_copies_never_show() -> None:
+def test_blind_copies_are_in_no_header() -> None:
     written = write(bcc=(("Secret", "secret@example.org"),))
 
     assert written is not None

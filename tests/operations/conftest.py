@@ -1,4 +1,4 @@
-"""An inbox, and an invoice in it."""
+"""An inbox with an invoice in it."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ async def inbox(ctx: RequestContext) -> Inbox:
 
 @pytest.fixture
 async def invoice(ctx: RequestContext, inbox: Inbox) -> str:
-    """The id of its message."""
+    """The id of the invoice."""
     return (await deliver(ctx, inbox, mail("Invoice 7"))).message_id

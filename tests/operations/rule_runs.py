@@ -1,4 +1,4 @@
-"""Random rules on a random mailbox, beside a model of it that a child could check."""
+"""Random rules on a random mailbox, compared with a simple model of it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ FILE = ("Bill.pdf", "application/pdf", b"%PDF")
 
 
 @dataclass
-class Modelled:
-    """A message as the model knows it."""
+class ModelMessage:
+    """A message in the model."""
 
     id: str
     subject: str
@@ -82,7 +82,7 @@ def random_actions(source: random.Random) -> list[Any]:
     return found
 
 
-def meets(condition: dict[str, Any], message: Modelled) -> bool:
+def meets(condition: dict[str, Any], message: ModelMessage) -> bool:
     ((name, test),) = condition.items()
     if name == "any":
         return any(meets(part, message) for part in test)
@@ -122,7 +122,7 @@ def named_boxes(condition: dict[str, Any]) -> set[str]:
     return {test["equals"].lower()} & HIDDEN if name == "mailbox" else set()
 
 
-def act(actions: list[Any], message: Modelled) -> None:
+def act(actions: list[Any], message: ModelMessage) -> None:
     for action in actions:
         name, value = (action, "") if isinstance(action, str) else next(iter(action.items()))
         rest = [label for label in message.labels if label.lower() != value.lower()]
@@ -139,13 +139,13 @@ def act(actions: list[Any], message: Modelled) -> None:
 
 
 @dataclass
-class World:
-    """A mailbox, its model, and what did not agree."""
+class ModelledMailbox:
+    """A mailbox, its model, and the differences that were found."""
 
     ctx: RequestContext
     inbox: Inbox
     source: random.Random
-    messages: dict[str, Modelled] = field(default_factory=dict)
+    messages: dict[str, ModelMessage] = field(default_factory=dict)
     planned: int = 0
     stale: int = 0
     undone: int = 0
@@ -156,10 +156,12 @@ class World:
             sender, has_file = self.source.choice(SENDERS), self.source.random() < 0.3
             raw = mail(words, sender=sender, attachments=[FILE] if has_file else [])
             added = await deliver(self.ctx, self.inbox, raw)
-            self.messages[added.message_id] = Modelled(added.message_id, words, sender, has_file)
+            self.messages[added.message_id] = ModelMessage(
+                added.message_id, words, sender, has_file
+            )
 
     async def differences(self) -> list[str]:
-        """Where the store and the model disagree."""
+        """The differences between the store and the model."""
         found = []
         for message in self.messages.values():
             stored = await self.ctx.store.message(message.id, EVERYTHING)
@@ -173,8 +175,8 @@ class World:
                 found.append(f"{message.id}: {message.state()} in the model, {state} in the store")
         return found
 
-    async def touch(self, message: Modelled) -> None:
-        """Somebody changes a message by hand."""
+    async def touch(self, message: ModelMessage) -> None:
+        """Change a message as a user would."""
         kind = self.source.randrange(3)
         if kind == 0:
             message.flags ^= {"flagged"}
@@ -187,8 +189,8 @@ class World:
             change = Change(labels=tuple(message.labels))
         await self.ctx.store.change_messages([message.id], change, EVERYTHING)
 
-    async def tidy_up(self) -> None:
-        """Somebody takes everything out of Trash and Junk, or it would all end there."""
+    async def empty_trash_and_junk(self) -> None:
+        """Move everything out of Trash and Junk, where all messages would end up otherwise."""
         lost = [m for m in self.messages.values() if m.box.lower() in HIDDEN]
         if len(lost) < 6:
             return
@@ -198,8 +200,8 @@ class World:
         await self.ctx.store.change_messages(ids, Change(move_to="Inbox"), EVERYTHING)
 
     async def run(self) -> None:
-        """Plan one random rule, apply it or find it stale, perhaps undo it; assert all of it."""
-        await self.tidy_up()
+        """Plan a random rule, then apply it or find it stale, and perhaps undo it."""
+        await self.empty_trash_and_junk()
         condition, actions = random_condition(self.source), random_actions(self.source)
         text = yaml.safe_dump({"name": "r", "when": [condition], "then": actions})
         plan = await call(self.ctx, rules.create_rule, {"rule_yaml": text})
@@ -209,15 +211,15 @@ class World:
             for message in self.messages.values()
             if meets(condition, message) and message.box.lower() not in HIDDEN - named
         }
-        told = {row["message_id"]: row["actions"] for row in plan.matched_messages}
-        assert set(matching) == set(told), (text, set(matching) ^ set(told))
+        planned = {row["message_id"]: row["actions"] for row in plan.matched_messages}
+        assert set(matching) == set(planned), (text, set(matching) ^ set(planned))
         self.planned += 1
         before = {m.id: (list(m.labels), set(m.flags), m.box) for m in self.messages.values()}
         if matching and self.source.random() < 0.25:
             await self._find_stale(plan.plan_id, self.source.choice(list(matching.values())))
             return
         for message in matching.values():
-            _check_told(told[message.id], message)
+            _check_plan(planned[message.id], message)
             act(actions, message)
         result = await call(self.ctx, rules.apply_rule_plan, {"plan_id": plan.plan_id})
         assert set(matching) == set(result.succeeded)
@@ -226,7 +228,7 @@ class World:
         if matching:
             assert [] == await self.differences(), text
 
-    async def _find_stale(self, plan_id: str, message: Modelled) -> None:
+    async def _find_stale(self, plan_id: str, message: ModelMessage) -> None:
         await self.touch(message)
         with pytest.raises(Conflict, match=message.id):
             await call(self.ctx, rules.apply_rule_plan, {"plan_id": plan_id})
@@ -245,26 +247,26 @@ class World:
         self.undone += 1
 
 
-def _check_told(told: list[dict[str, str]], message: Modelled) -> None:
-    """What the plan tells, done to a copy, is what the whole rule does; each action does something.
+def _check_plan(planned: list[dict[str, str]], message: ModelMessage) -> None:
+    """Applying the plan to a copy has the effect of the whole rule; each action has an effect.
 
     The plan leaves out what changes nothing.
     """
-    copy = Modelled(
+    copy = ModelMessage(
         message.id, message.subject, message.sender, message.has_file,
         list(message.labels), set(message.flags), message.box,
     )  # fmt: skip
-    for action in told:
+    for action in planned:
         state = copy.state()
         value = action.get("label") or action.get("mailbox")
         act([{action["type"]: value} if value else action["type"]], copy)
         assert state != copy.state(), action
 
 
-async def many_runs(ctx: RequestContext, inbox: Inbox, *, runs: int, seed: int) -> World:
-    """A world in which so many rules were planned, applied and undone."""
-    world = World(ctx, inbox, random.Random(seed))
-    await world.fill(12)
+async def many_runs(ctx: RequestContext, inbox: Inbox, *, runs: int, seed: int) -> ModelledMailbox:
+    """Plan, apply and undo this many random rules; returns the mailbox."""
+    mailbox = ModelledMailbox(ctx, inbox, random.Random(seed))
+    await mailbox.fill(12)
     for _ in range(runs):
-        await world.run()
-    return world
+        await mailbox.run()
+    return mailbox

@@ -1,4 +1,4 @@
-"""A mail that is being written is stored as far as it is, and checked when it is sent."""
+"""A draft is stored incomplete, and validated when it is sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEW = "drf_abcdefghij"
 MAIL = {"draft_id": NEW, "to": ["ana@example.com"], "subject": "S", "body_text": "Hi"}
 
 
-async def test_a_mail_without_recipients_is_kept_and_not_sent(
+async def test_a_draft_without_recipients_is_stored_and_not_sent(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
     draft = await call(ctx, save_draft, {"draft_id": NEW, "to": ["ana@"], "body_text": "Hi"})
@@ -32,9 +32,7 @@ async def test_a_mail_without_recipients_is_kept_and_not_sent(
     assert draft == await call(ctx, get_draft, {"draft_id": NEW})
 
 
-async def test_an_id_is_one_draft_however_often_it_is_saved(
-    ctx: RequestContext, inbox: Inbox
-) -> None:
+async def test_saving_with_one_id_makes_one_draft(ctx: RequestContext, inbox: Inbox) -> None:
     saves = (call(ctx, save_draft, {**MAIL, "subject": str(number)}) for number in range(4))
     results = await asyncio.gather(*saves, return_exceptions=True)
     await call(ctx, save_draft, MAIL)
@@ -46,7 +44,7 @@ async def test_an_id_is_one_draft_however_often_it_is_saved(
 
 
 @pytest.mark.parametrize("draft_id", ["drf_a", "drf_ABCDEFGH", "msg_abcdefgh", "../etc", "x" * 64])
-async def test_only_an_id_of_our_form_makes_a_draft(
+async def test_an_id_of_another_form_is_refused(
     ctx: RequestContext, inbox: Inbox, draft_id: str
 ) -> None:
     with pytest.raises((NotFound, InvalidInput)):
@@ -54,13 +52,11 @@ async def test_only_an_id_of_our_form_makes_a_draft(
     assert 0 == (await call(ctx, list_drafts, {})).total
 
 
-async def test_a_sent_draft_or_that_of_another_is_not_changed(
-    ctx: RequestContext, inbox: Inbox
-) -> None:
+async def test_a_sent_or_foreign_draft_is_not_changed(ctx: RequestContext, inbox: Inbox) -> None:
     await call(ctx, save_draft, MAIL)
-    stranger = replace(ctx, caller=a_caller("key_stranger", inboxes=NOTHING))
+    other_caller = replace(ctx, caller=a_caller("key_stranger", inboxes=NOTHING))
     with pytest.raises(NotFound):
-        await call(stranger, save_draft, {**MAIL, "subject": "Mine"})
+        await call(other_caller, save_draft, {**MAIL, "subject": "Mine"})
     blind = replace(ctx, caller=replace(ctx.caller, scopes=frozenset({"write"})))
     with pytest.raises(Forbidden):
         await call(blind, save_draft, MAIL)
@@ -70,7 +66,7 @@ async def test_a_sent_draft_or_that_of_another_is_not_changed(
         await call(ctx, save_draft, {**MAIL, "subject": "Late"})
 
 
-async def test_too_many_or_too_large_files_are_not_kept(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_too_many_or_too_large_files_are_refused(ctx: RequestContext, inbox: Inbox) -> None:
     files = [{"filename": f"{number}.txt", "content": "YQ=="} for number in range(20)]
     await call(ctx, save_draft, {**MAIL, "add_files": files})
 
@@ -84,9 +80,7 @@ async def test_too_many_or_too_large_files_are_not_kept(ctx: RequestContext, inb
     assert 19 == len((await call(ctx, get_draft, {"draft_id": NEW})).attachments)
 
 
-async def test_what_was_sent_before_is_kept_with_its_draft(
-    ctx: RequestContext, inbox: Inbox
-) -> None:
+async def test_a_draft_keeps_the_mail_that_it_replaces(ctx: RequestContext, inbox: Inbox) -> None:
     later = ctx.clock() + timedelta(days=1)
     await call(ctx, save_draft, {**MAIL, "send_at": later.isoformat()})
     sent = await call(ctx, send_draft, {"draft_id": NEW})

@@ -1,4 +1,4 @@
-"""Drafts are kept, changed and sent once; scheduled mail goes at its time."""
+"""Drafts are stored, changed and sent once; scheduled mail is sent at its time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from postroom.operations.outgoing.outbox import cancel_message, retry_message
 from postroom.operations.outgoing.sending import forward_message, send_message
 from postroom.pipeline.outbox import Outbox
 from tests.callers import a_caller
-from tests.mails import deliver, mail, new_inbox, took_over
+from tests.mails import accepted_by_relay, deliver, mail, new_inbox
 
 OUTGOING = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
@@ -54,7 +54,7 @@ async def test_a_draft_is_no_message_until_it_is_sent(ctx: RequestContext, inbox
     assert 0 == (await call(ctx, list_drafts, {})).total
 
 
-async def test_a_draft_is_sent_once_whoever_sends_it_and_however_late(
+async def test_a_draft_is_sent_once_by_any_caller(
     app: App, ctx: RequestContext, inbox: Inbox
 ) -> None:
     draft = await call(ctx, create_draft, OUTGOING)
@@ -97,10 +97,10 @@ async def test_a_key_sends_a_draft_once_even_if_it_is_a_draft_again(
     assert first.message_id != new.message_id
 
 
-async def test_a_send_and_its_mark_are_one(
+async def test_sending_a_draft_and_marking_it_are_one_transaction(
     ctx: RequestContext, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever is killed has sent the draft and marked it, or neither."""
+    """A killed process has sent the draft and marked it as sent, or neither."""
     draft = await call(ctx, create_draft, OUTGOING)
 
     def killed(*_: object) -> None:
@@ -115,9 +115,7 @@ async def test_a_send_and_its_mark_are_one(
 
 
 @pytest.mark.parametrize("name", ["idempotency_key", "wait_s", "allow_duplicate"])
-async def test_what_is_said_of_a_send_is_not_said_of_a_draft(
-    ctx: RequestContext, inbox: Inbox, name: str
-) -> None:
+async def test_a_draft_has_no_delivery_status(ctx: RequestContext, inbox: Inbox, name: str) -> None:
     with pytest.raises(InvalidInput, match=name):
         await call(ctx, create_draft, {**OUTGOING, name: 1})
 
@@ -136,7 +134,7 @@ async def test_a_draft_that_an_older_version_sent_is_not_sent_again(
     assert 0 == await total(ctx)
 
 
-async def test_null_takes_a_thing_out_of_a_draft(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_null_removes_a_field_of_a_draft(ctx: RequestContext, inbox: Inbox) -> None:
     more = {"body_html": "<p>Shall we?</p>", "cc": ["cy@example.com"]}
     draft = await call(ctx, create_draft, {**OUTGOING, **more})
     nothing = {"body_text": None, "cc": None}
@@ -150,7 +148,7 @@ async def test_null_takes_a_thing_out_of_a_draft(ctx: RequestContext, inbox: Inb
 
 
 @pytest.mark.parametrize("named", ["in_reply_to", "thread_id"])
-async def test_a_draft_that_answers_what_is_gone_can_be_mended(
+async def test_a_draft_that_answers_a_deleted_mail_can_be_corrected(
     ctx: RequestContext, inbox: Inbox, named: str
 ) -> None:
     await new_inbox(ctx, "other")
@@ -201,9 +199,7 @@ async def test_a_scheduled_draft_that_is_cancelled_is_a_draft_again(
     assert first.message_id != second.message_id
 
 
-async def test_a_cancelled_draft_cannot_be_retried_besides(
-    ctx: RequestContext, inbox: Inbox
-) -> None:
+async def test_a_cancelled_draft_cannot_also_be_retried(ctx: RequestContext, inbox: Inbox) -> None:
     at = (ctx.clock() + timedelta(hours=1)).isoformat()
     draft = await call(ctx, create_draft, {**OUTGOING, "send_at": at})
     first = await call(ctx, send_draft, {"draft_id": draft.id})
@@ -215,9 +211,7 @@ async def test_a_cancelled_draft_cannot_be_retried_besides(
             await call(ctx, again, {"message_id": first.message_id})
 
 
-async def test_of_changes_at_once_none_is_lost_in_silence(
-    ctx: RequestContext, inbox: Inbox
-) -> None:
+async def test_concurrent_changes_conflict(ctx: RequestContext, inbox: Inbox) -> None:
     draft = await call(ctx, create_draft, OUTGOING)
     wanted: list[dict[str, str]] = [{"subject": "New plan"}, {"body_text": "Or not?"}]
     told = await asyncio.gather(
@@ -232,7 +226,7 @@ async def test_of_changes_at_once_none_is_lost_in_silence(
     assert {Conflict, Draft} >= {type(answer) for answer in told}
 
 
-async def test_a_draft_that_is_thrown_away_stays_away(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_a_deleted_draft_does_not_come_back(ctx: RequestContext, inbox: Inbox) -> None:
     draft = await call(ctx, create_draft, OUTGOING)
     change = {"draft_id": draft.id, "subject": "New plan"}
     _, removed = await asyncio.gather(
@@ -246,7 +240,7 @@ async def test_a_draft_that_is_thrown_away_stays_away(ctx: RequestContext, inbox
         await call(ctx, get_draft, {"draft_id": draft.id})
 
 
-async def test_what_is_sent_is_the_draft_as_it_was_said_to_be(
+async def test_a_draft_is_sent_in_the_version_that_was_named(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
     draft = await call(ctx, create_draft, OUTGOING)
@@ -263,10 +257,10 @@ async def test_what_is_sent_is_the_draft_as_it_was_said_to_be(
     assert ("New plan" if isinstance(changed, Draft) else "Plan") == message.subject
 
 
-async def test_a_sent_draft_says_what_became_of_it(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_a_sent_draft_names_its_message(ctx: RequestContext, inbox: Inbox) -> None:
     draft = await call(ctx, create_draft, {**OUTGOING, "to": ["ana@example.com"]})
     sent = await call(ctx, send_draft, {"draft_id": draft.id})
-    await took_over(ctx, sent.message_id, "ana@example.com")
+    await accepted_by_relay(ctx, sent.message_id, "ana@example.com")
     after = await call(ctx, send_draft, {"draft_id": draft.id})
     await ctx.store.remove_message(sent.message_id, EVERYTHING)
 
@@ -275,7 +269,7 @@ async def test_a_sent_draft_says_what_became_of_it(ctx: RequestContext, inbox: I
         await call(ctx, send_draft, {"draft_id": draft.id})
 
 
-async def test_a_draft_can_be_changed_and_thrown_away(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_a_draft_can_be_changed_and_deleted(ctx: RequestContext, inbox: Inbox) -> None:
     file = {"filename": "a.txt", "content": "SGk="}
     draft = await call(ctx, create_draft, {**OUTGOING, "attachments": [file]})
     changed = await call(ctx, update_draft, {"draft_id": draft.id, "subject": "New plan"})
@@ -302,7 +296,7 @@ async def test_a_draft_can_be_changed_and_thrown_away(ctx: RequestContext, inbox
         {"in_reply_to": "msg_none"},
     ],
 )
-async def test_what_could_not_be_sent_is_no_draft(
+async def test_a_failed_mail_is_not_a_draft(
     ctx: RequestContext, inbox: Inbox, changes: dict[str, Any]
 ) -> None:
     with pytest.raises((InvalidInput, NotFound)):
@@ -315,15 +309,15 @@ async def test_drafts_of_other_inboxes_do_not_exist(
     app: App, ctx: RequestContext, inbox: Inbox
 ) -> None:
     draft = await call(ctx, create_draft, OUTGOING)
-    stranger = app.context(a_caller("key_1", inboxes=only("inb_else")))
+    other_caller = app.context(a_caller("key_1", inboxes=only("inb_else")))
 
-    assert 0 == (await call(stranger, list_drafts, {})).total
+    assert 0 == (await call(other_caller, list_drafts, {})).total
     with pytest.raises(NotFound):
-        await call(stranger, send_draft, {"draft_id": draft.id})
+        await call(other_caller, send_draft, {"draft_id": draft.id})
 
 
 @pytest.mark.parametrize("late", [timedelta(0), timedelta(days=300)])
-async def test_a_scheduled_mail_goes_at_its_time_and_once(app: App, late: timedelta) -> None:
+async def test_a_scheduled_mail_is_sent_once_at_its_time(app: App, late: timedelta) -> None:
     now = datetime(2026, 3, 29, 0, 59, 59, tzinfo=UTC)
     services = replace(app.services, clock=lambda: now)
     ctx = replace(app, services=services).context(OWNER)
@@ -358,7 +352,7 @@ async def test_a_scheduled_mail_can_be_cancelled(ctx: RequestContext, inbox: Inb
     assert ("failed", draft.id) == (cancelled.status, cancelled.draft_id)
 
 
-async def test_a_forward_refers_to_what_it_carries_on(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_a_forward_refers_to_the_forwarded_mail(ctx: RequestContext, inbox: Inbox) -> None:
     root = await deliver(ctx, inbox, mail("Help", message_id="<r@example.com>"))
     arguments = {"message_id": root.message_id, "to": ["ana@example.com"]}
     sent = await call(ctx, forward_message, arguments)

@@ -1,4 +1,4 @@
-"""A filter means the same wherever it is given: who waits is woken by what a search would find."""
+"""A filter matches the same messages in searches, lists, waits and rules."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ FILTERS = [
 
 
 @dataclass(frozen=True)
-class Filled:
-    """Some mails, in the order in which they came."""
+class FilledInbox:
+    """Some mails, in the order of arrival."""
 
     ctx: RequestContext
     inbox: Inbox
     message_ids: tuple[str, ...]
 
     async def found(self, **filters: Any) -> list[str]:
-        """What a search finds, and a list as well."""
+        """The results of a search, which must equal those of a list."""
         given = {"inbox_id": self.inbox.id, "limit": 100, "mailbox": "*", **filters}
         searched = await call(self.ctx, search_messages, given)
         listed = await call(self.ctx, list_messages, given)
@@ -78,7 +78,7 @@ class Filled:
         return [m for m in self.message_ids if m in {row.id for row in searched.results}]
 
     async def woken(self, **filters: Any) -> list[str]:
-        """What would wake one who waits with the same filters."""
+        """The messages that would end a wait with the same filters."""
         names = {"from": "sender", "to": "recipient", "q": "q", "subject": "subject"}
         wanted = TextFilter(**{names[name]: fold(value) for name, value in filters.items()})
         found = []
@@ -89,20 +89,20 @@ class Filled:
         return found
 
     async def awaited(self, **filters: Any) -> str | None:
-        """What wakes one who waits, of all that came."""
+        """The messages that end a wait, out of all that arrived."""
         given = {"inbox_id": self.inbox.id, "since": FIRST, "timeout_s": 1, **filters}
         waited = await call(self.ctx, wait_for_message, given)
         return waited.message.id if waited.message else None
 
 
 def written(sender: str, subject: str, text: str, to: str) -> bytes:
-    """A mail with a header From that no program of good manners would write."""
+    """A mail with an arbitrary From header."""
     raw = mail(subject, text, sender="SENDER <sender@example.com>", to=to or "x@example.net")
     return raw.replace(b"SENDER <sender@example.com>", sender.encode("utf-8"))
 
 
 @pytest.fixture
-async def filled(ctx: RequestContext, inbox: Inbox) -> Filled:
+async def filled(ctx: RequestContext, inbox: Inbox) -> FilledInbox:
     added = [
         await deliver(
             ctx,
@@ -111,11 +111,11 @@ async def filled(ctx: RequestContext, inbox: Inbox) -> Filled:
         )
         for n, sender in enumerate(SENDERS)
     ]
-    return Filled(ctx, inbox, tuple(one.message_id for one in added))
+    return FilledInbox(ctx, inbox, tuple(one.message_id for one in added))
 
 
 @pytest.mark.parametrize("name", ["from", "to"])
-async def test_who_waits_for_somebody_gets_what_a_search_finds(filled: Filled, name: str) -> None:
+async def test_a_wait_for_a_sender_matches_like_a_search(filled: FilledInbox, name: str) -> None:
     sought = [text for text in FILTERS if fold(text)]
 
     found = {text: await filled.found(**{name: text}) for text in sought}
@@ -127,19 +127,17 @@ async def test_who_waits_for_somebody_gets_what_a_search_finds(filled: Filled, n
 
 
 @pytest.mark.parametrize("text", ["ana@", "sana", "ANA@EXAMPLE.com", "@Example.ORG", "lee"])
-async def test_the_wait_itself_ends_with_the_first_that_a_search_finds(
-    filled: Filled, text: str
-) -> None:
+async def test_a_wait_ends_with_the_first_match_of_a_search(filled: FilledInbox, text: str) -> None:
     assert (await filled.found(**{"from": text}))[0] == await filled.awaited(**{"from": text})
 
 
-async def test_the_wait_goes_on_when_a_search_finds_nothing(filled: Filled) -> None:
+async def test_a_wait_continues_while_a_search_has_no_match(filled: FilledInbox) -> None:
     assert [] == await filled.found(**{"from": "@example"})
     assert await filled.awaited(**{"from": "@example"}) is None
 
 
-async def test_a_sender_beside_the_first_ends_the_wait_too(filled: Filled) -> None:
-    """A header From may name several."""
+async def test_any_sender_of_a_mail_ends_the_wait(filled: FilledInbox) -> None:
+    """A From header may name several senders."""
     found = await filled.found(**{"from": "b@example.org"})
 
     assert found
@@ -157,12 +155,12 @@ TEXT = st.text(st.sampled_from("anAN @.%_ßẞſ\u00ad\u200bé\u0301İıexmpl-")
     mails=st.lists(st.tuples(ADDRESS, TEXT, TEXT, ADDRESS), min_size=1, max_size=4),
     sought=st.lists(TEXT | ADDRESS | st.sampled_from(FILTERS), min_size=1, max_size=6),
 )
-async def test_one_filter_one_meaning(
+async def test_a_filter_matches_the_same_everywhere(
     ctx: RequestContext, mails: list[tuple[str, str, str, str]], sought: list[str]
 ) -> None:
     inbox = await new_inbox(ctx, ctx.new_id("box").replace("_", "-")[:20])
     added = [await deliver(ctx, inbox, one_mail(*fields)) for fields in mails]
-    filled = Filled(ctx, inbox, tuple(one.message_id for one in added))
+    filled = FilledInbox(ctx, inbox, tuple(one.message_id for one in added))
 
     for name in ("from", "to", "q"):
         for text in (t for t in sought if fold(t)):
@@ -179,8 +177,10 @@ def one_mail(sender: str, subject: str, text: str, to: str) -> bytes:
 
 
 @pytest.mark.parametrize("text", [text for text in FILTERS if fold(text)])
-async def test_a_rule_means_the_same_address_and_domain(filled: Filled, text: str) -> None:
-    """A rule compares: what it takes for an address or a domain, a search does too."""
+async def test_a_rule_matches_addresses_and_domains_like_a_search(
+    filled: FilledInbox, text: str
+) -> None:
+    """An address or a domain that a rule accepts is also one for a search."""
     found = set(await filled.found(**{"from": text}))
     for message_id in filled.message_ids:
         message = await filled.ctx.store.message(message_id, EVERYTHING)

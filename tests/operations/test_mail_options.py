@@ -1,4 +1,4 @@
-"""Every send takes a time, Reply-To and headers; what cannot be kept is refused, never dropped."""
+"""Every send takes a time, Reply-To and headers; values that cannot be used are refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SENDS: dict[str, tuple[Any, dict[str, Any]]] = {
 async def send(
     ctx: RequestContext, inbox: Inbox, invoice: str, name: str, **options: object
 ) -> Message:
-    """Send with one of the operations, and read what was sent."""
+    """Send with one of the operations, and return the message that was sent."""
     operation, given = SENDS[name]
     ids = {"{inbox}": inbox.id, "{message}": invoice}
     arguments = {key: ids.get(str(value), value) for key, value in given.items()}
@@ -83,7 +83,7 @@ async def test_every_send_takes_a_time_a_reply_to_and_headers(
     ("away", "words"),
     [(timedelta(hours=-1), "is in the past; the time is"), (timedelta(days=400), "a year")],
 )
-async def test_a_time_that_cannot_be_meant_is_refused(
+async def test_an_implausible_time_is_refused(
     ctx: RequestContext, inbox: Inbox, invoice: str, name: str, away: timedelta, words: str
 ) -> None:
     at = (ctx.clock() + away).isoformat()
@@ -91,7 +91,7 @@ async def test_a_time_that_cannot_be_meant_is_refused(
         await send(ctx, inbox, invoice, name, send_at=at)
 
 
-async def test_a_repeated_call_is_answered_though_its_time_is_over(
+async def test_a_repeated_call_succeeds_although_its_time_has_passed(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
     at = ctx.clock() + timedelta(hours=1)
@@ -121,7 +121,7 @@ async def test_a_repeated_call_is_answered_though_its_time_is_over(
         ("X-A", "at least 1"),
     ],
 )
-async def test_headers_that_are_not_the_callers_are_refused(
+async def test_headers_that_callers_may_not_set_are_refused(
     ctx: RequestContext, inbox: Inbox, headers: object, words: str
 ) -> None:
     with pytest.raises(InvalidInput, match=words):
@@ -195,7 +195,7 @@ async def test_a_display_name_is_kept(
 
 
 @pytest.mark.parametrize("name", ['"ceo@bank.example"', '"Ana <ceo@bank.example>"', "A\u202ena"])
-async def test_a_display_name_that_deceives_is_refused(
+async def test_a_deceptive_display_name_is_refused(
     ctx: RequestContext, inbox: Inbox, name: str
 ) -> None:
     with pytest.raises(InvalidInput, match="from: "):
@@ -206,7 +206,7 @@ REPLY = {"body_text": "Yes."}
 
 
 async def parents(ctx: RequestContext, inbox: Inbox) -> dict[str, dict[str, str]]:
-    """The ways to name what a draft answers."""
+    """The arguments that name the message that a draft answers."""
     raw = mail("Invoice", sender="Lee, Ana <ana@example.com>", message_id="<i@example.com>")
     raw = raw.replace(b"From: Lee, Ana <", b'From: "Lee, Ana" <')
     added = await deliver(ctx, inbox, raw)
@@ -230,7 +230,7 @@ async def test_a_draft_that_answers_needs_no_recipient_and_no_subject(
     assert "i@example.com" == message.in_reply_to
 
 
-async def test_what_is_given_is_not_replaced(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_given_recipients_and_subject_are_kept(ctx: RequestContext, inbox: Inbox) -> None:
     ways = await parents(ctx, inbox)
     elsewhere = await call(ctx, create_draft, {**REPLY, **ways["id"], "to": ["cy@example.com"]})
     renamed = await call(ctx, create_draft, {**REPLY, **ways["id"], "subject": "Other"})
@@ -258,7 +258,7 @@ async def test_an_update_can_make_a_draft_an_answer(ctx: RequestContext, inbox: 
         ({"thread_id": "thr_none"}, NotFound, "thr_none"),
     ],
 )
-async def test_a_draft_without_either_says_what_is_missing(
+async def test_a_draft_without_recipient_and_parent_says_what_is_missing(
     ctx: RequestContext,
     inbox: Inbox,
     arguments: dict[str, Any],
@@ -269,9 +269,7 @@ async def test_a_draft_without_either_says_what_is_missing(
         await call(ctx, create_draft, {**REPLY, **arguments})
 
 
-async def test_a_draft_answers_nothing_that_its_writer_cannot_see(
-    ctx: RequestContext, inbox: Inbox
-) -> None:
+async def test_a_draft_cannot_answer_a_hidden_message(ctx: RequestContext, inbox: Inbox) -> None:
     other = await new_inbox(ctx, "other")
     ways = await parents(ctx, other)
     for way in ("id", "Message-ID", "thread"):

@@ -1,4 +1,4 @@
-"""Whoever has no inbox is told what they can do about it, and nothing that they cannot."""
+"""A caller without an inbox is told how to get one, as far as its key allows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from postroom.errors import Conflict
 from postroom.model.key import AGENT, Scope
 from postroom.operations.outgoing import drafts, identities, sending
 from tests.mails import new_inbox
-from tests.operations.ruling import bearer
+from tests.operations.rule_helpers import context_of_key
 
 OUTGOING = {"to": ["x@example.com"], "subject": "Hi", "body_text": "Hi"}
 WAYS = {
@@ -21,10 +21,10 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("has_any", [False, True])
-async def test_a_key_that_sees_none_asks_for_one_that_names_one(app, ctx, way, has_any):
+async def test_a_key_without_inboxes_is_told_to_ask_for_another_key(app, ctx, way, has_any):
     if has_any:
         await new_inbox(ctx)
-    limited = await bearer(app, ctx, inboxes=[])
+    limited = await context_of_key(app, ctx, inboxes=[])
 
     with pytest.raises(Conflict, match="ask the owner for a key that sees one") as told:
         await call(limited, *WAYS[way])
@@ -33,14 +33,14 @@ async def test_a_key_that_sees_none_asks_for_one_that_names_one(app, ctx, way, h
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_who_may_make_one_is_told_how(app, ctx, way):
-    for by in (ctx, app.context(AGENT), await bearer(app, ctx)):
+async def test_a_key_that_may_create_an_inbox_is_told_how(app, ctx, way):
+    for by in (ctx, app.context(AGENT), await context_of_key(app, ctx)):
         with pytest.raises(Conflict, match="create_inbox makes one"):
             await call(by, *WAYS[way])
 
 
-async def test_a_key_that_only_sends_asks_for_an_inbox(app, ctx):
-    sender = await bearer(app, ctx, scopes=[Scope.SEND])
+async def test_a_key_that_only_sends_is_told_to_name_an_inbox(app, ctx):
+    sender = await context_of_key(app, ctx, scopes=[Scope.SEND])
 
     with pytest.raises(Conflict, match="this key cannot create one; ask the owner for an inbox"):
         await call(sender, *WAYS["send"])

@@ -1,4 +1,4 @@
-"""What reports say of mail is said of the recipients that they mean."""
+"""Bounces and delivery reports set the status of the recipients that they name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroom.model.mail.message import Recipient
 from postroom.model.view import EVERYTHING
 from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.ingest import Arrival, receive
-from tests.mails import deliver, took_over
+from tests.mails import accepted_by_relay, deliver
 
 OUTGOING = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
@@ -49,13 +49,11 @@ Subject: Plan
 """
 
 
-async def test_a_bounce_is_tied_to_the_message_it_speaks_of(
-    ctx: RequestContext, inbox: Inbox
-) -> None:
+async def test_a_bounce_is_matched_to_its_message(ctx: RequestContext, inbox: Inbox) -> None:
     sent = await call(ctx, send_message, {**OUTGOING, "to": ["ana@example.com", "cy@example.com"]})
     message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
-    await took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")
+    await accepted_by_relay(ctx, sent.message_id, "ana@example.com", "cy@example.com")
     raw = BOUNCE.format(internet_id=message.internet_message_id).encode()
     await deliver(ctx, inbox, raw)
 
@@ -75,11 +73,11 @@ async def test_a_bounce_is_tied_to_the_message_it_speaks_of(
 async def _reported(
     ctx: RequestContext, inbox: Inbox, changed: str = "", *, envelope_sender: str | None = None
 ) -> Recipient:
-    """What is said of ana@example.com, the only recipient, after a report."""
+    """The status of ana@example.com, the only recipient, after a report."""
     sent = await call(ctx, send_message, {**OUTGOING, "to": ["ana@example.com"]})
     message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
-    await took_over(ctx, sent.message_id, "ana@example.com")
+    await accepted_by_relay(ctx, sent.message_id, "ana@example.com")
     final = "Final-Recipient: rfc822; ANA@example.com"
     raw = BOUNCE.format(internet_id=message.internet_message_id).replace(final, changed or final)
     arrival = Arrival(raw.encode(), inbox.id, envelope_sender=envelope_sender)
@@ -97,20 +95,20 @@ async def _reported(
         "Final-Recipient: rfc822; real@example.net",
     ],
 )
-async def test_a_bounce_of_a_forwarded_address_is_tied_to_it(
+async def test_a_bounce_of_a_forwarded_address_is_matched(
     ctx: RequestContext, inbox: Inbox, named: str
 ) -> None:
     assert "bounced" == (await _reported(ctx, inbox, named)).status
 
 
-async def test_a_report_says_of_whom_it_speaks_by_the_address_we_wrote(
+async def test_a_report_is_matched_by_the_original_recipient(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
-    """Mail to ana was forwarded to cy, who is a recipient as well and has got it."""
+    """Mail to ana was forwarded to cy, who is also a recipient and has received it."""
     sent = await call(ctx, send_message, {**OUTGOING, "to": ["cy@example.com", "ana@example.com"]})
     message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
-    await took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")
+    await accepted_by_relay(ctx, sent.message_id, "ana@example.com", "cy@example.com")
     final = "Final-Recipient: rfc822; ANA@example.com"
     named = "Original-Recipient: rfc822;ana@example.com\nFinal-Recipient: rfc822;cy@example.com"
     raw = BOUNCE.format(internet_id=message.internet_message_id).replace(final, named)
@@ -122,13 +120,13 @@ async def test_a_report_says_of_whom_it_speaks_by_the_address_we_wrote(
 
 
 @pytest.mark.parametrize(("sender", "status"), [("eve@example.org", "sent"), ("", "bounced")])
-async def test_a_report_with_a_sender_on_its_envelope_is_anybodys(
+async def test_a_report_with_an_envelope_sender_is_not_trusted(
     ctx: RequestContext, inbox: Inbox, sender: str, status: str
 ) -> None:
     assert status == (await _reported(ctx, inbox, envelope_sender=sender)).status
 
 
-async def test_a_success_has_no_diagnosis(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_a_success_has_no_diagnostic(ctx: RequestContext, inbox: Inbox) -> None:
     final = "Final-Recipient: rfc822; ana@example.com\nAction: delivered"
     recipient = await _reported(ctx, inbox, final)
 

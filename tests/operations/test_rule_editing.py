@@ -1,4 +1,4 @@
-"""Texts of rules are checked by line, replaced without overwriting others, and compared."""
+"""Rule texts are validated by line, replaced with conflict detection, and compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from postroom.model.view import only
 from postroom.operations import rule_editing, rule_runs, rules
 from postroom.operations.mail import bulk_changes
 from tests.mails import deliver, mail, new_inbox
-from tests.operations.ruling import INVOICES, bearer, plan_of, rule, saved, state_of
+from tests.operations.rule_helpers import INVOICES, context_of_key, plan_of, rule, saved, state_of
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -62,7 +62,7 @@ async def test_every_problem_has_its_line(ctx):
     ] == await checked(ctx, text)
 
 
-async def test_conditions_that_never_match_are_warned_of_by_line(ctx):
+async def test_a_condition_that_never_matches_has_a_warning_with_its_line(ctx):
     text = (
         "name: r\nwhen:\n  - from: builds.example\n  - date: {after: 2026-02-01}\n"
         "  - date: {before: 2026-01-01}\n  - subject: a\n  - none: [{subject: a}]\n"
@@ -74,9 +74,9 @@ async def test_conditions_that_never_match_are_warned_of_by_line(ctx):
     assert [(3, "warning"), (5, "warning"), (7, "warning")] == [one[:2] for one in found]
 
 
-async def test_what_the_key_may_not_do_is_a_problem_of_the_rule(app, ctx, inbox):
-    limited = await bearer(app, ctx, scopes=["read", "write"], inboxes=[inbox.id])
-    reader = await bearer(app, ctx, scopes=["read"], inboxes=[inbox.id])
+async def test_a_missing_right_of_the_key_is_a_problem_of_the_rule(app, ctx, inbox):
+    limited = await context_of_key(app, ctx, scopes=["read", "write"], inboxes=[inbox.id])
+    reader = await context_of_key(app, ctx, scopes=["read"], inboxes=[inbox.id])
 
     (problem,) = await checked(limited, rule(then="{forward: a@b.org}"))
     assert (0, "error") == problem[:2]
@@ -86,8 +86,8 @@ async def test_what_the_key_may_not_do_is_a_problem_of_the_rule(app, ctx, inbox)
     assert [] == await checked(reader, rule())
 
 
-async def test_a_text_is_replaced_and_keeps_what_it_does_not_name(app, ctx, inbox):
-    limited = await bearer(app, ctx, scopes=["read", "write"], inboxes=[inbox.id])
+async def test_replacing_a_text_keeps_the_fields_that_it_omits(app, ctx, inbox):
+    limited = await context_of_key(app, ctx, scopes=["read", "write"], inboxes=[inbox.id])
     made = await saved(limited)
     await call(limited, rules.update_rule, {"rule_id": made.id, "enabled": False})
 
@@ -99,7 +99,7 @@ async def test_a_text_is_replaced_and_keeps_what_it_does_not_name(app, ctx, inbo
     assert limited.caller.key_id == changed.made_by  # under the policy of who wrote it
 
 
-async def test_a_text_can_switch_a_rule_and_name_another_inbox(ctx, inbox):
+async def test_a_text_can_enable_a_rule_and_change_its_inbox(ctx, inbox):
     other = await new_inbox(ctx, "other")
     made = await saved(ctx)
 
@@ -108,7 +108,7 @@ async def test_a_text_can_switch_a_rule_and_name_another_inbox(ctx, inbox):
     assert (False, only(other.id)) == (changed.enabled, changed.inboxes)
 
 
-async def test_a_text_that_was_changed_meanwhile_is_not_overwritten(ctx, inbox):
+async def test_a_concurrently_changed_text_is_not_overwritten(ctx, inbox):
     made = await saved(ctx)
     first = await replaced(ctx, made, rule("{subject: one}"))
 
@@ -119,15 +119,15 @@ async def test_a_text_that_was_changed_meanwhile_is_not_overwritten(ctx, inbox):
     assert first.yaml == kept.yaml
 
 
-async def test_a_rule_is_not_replaced_by_who_lacks_its_rights(app, ctx, inbox):
+async def test_a_key_without_the_rights_cannot_replace_a_rule(app, ctx, inbox):
     made = await saved(ctx, f"inbox: {inbox.id}\n{INVOICES}")
-    limited = await bearer(app, ctx, scopes=["read", "write"], inboxes=[inbox.id])
-    stranger = await bearer(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
+    limited = await context_of_key(app, ctx, scopes=["read", "write"], inboxes=[inbox.id])
+    other_caller = await context_of_key(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
 
     with pytest.raises(Forbidden):
         await replaced(limited, made, rule(then="{forward: a@b.org}"))
     with pytest.raises(NotFound):
-        await replaced(stranger, made, rule())
+        await replaced(other_caller, made, rule())
     with pytest.raises(NotFound):
         await replaced(limited, made, f"inbox: {(await new_inbox(ctx, 'third')).id}\n{rule()}")
     changed = await replaced(limited, made, f"inbox: {inbox.id}\n{rule()}")
@@ -136,7 +136,7 @@ async def test_a_rule_is_not_replaced_by_who_lacks_its_rights(app, ctx, inbox):
 
 async def test_a_rule_with_hidden_memories_is_not_replaced_blindly(app, ctx, inbox):
     made = await saved(ctx, f"inbox: {inbox.id}\n" + rule(then="{remember: {key: k, text: t}}"))
-    blind = await bearer(app, ctx, inboxes=[inbox.id], namespaces=[])
+    blind = await context_of_key(app, ctx, inboxes=[inbox.id], namespaces=[])
     shown = await call(blind, rules.get_rule, {"rule_id": made.id})
 
     for sha256 in (version(shown.yaml), version(made.yaml)):
@@ -174,21 +174,21 @@ async def test_a_comparison_is_bounded_and_equal_versions_do_not_differ(ctx, inb
     assert () == same.differences
 
 
-async def test_a_comparison_stays_within_the_walls(app, ctx, inbox, invoice):
-    stranger = await bearer(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
+async def test_a_comparison_shows_only_visible_mail(app, ctx, inbox, invoice):
+    other_caller = await context_of_key(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
     made = await saved(ctx)
 
     found = await call(
-        stranger, rule_editing.compare_rules, {"rule_yaml": INVOICES, "against_yaml": rule()}
+        other_caller, rule_editing.compare_rules, {"rule_yaml": INVOICES, "against_yaml": rule()}
     )
     assert (0, ()) == (found.considered, found.differences)
     for given in ({"rule_id": made.id}, {"against_yaml": f"inbox: {inbox.id}\n{rule()}"}):
         with pytest.raises(NotFound):
-            await call(stranger, rule_editing.compare_rules, {"rule_yaml": INVOICES, **given})
+            await call(other_caller, rule_editing.compare_rules, {"rule_yaml": INVOICES, **given})
 
 
 async def test_plans_are_listed_with_who_applied_them(app, ctx, inbox, invoice):
-    limited = await bearer(app, ctx, scopes=["read", "write"], inboxes=[inbox.id])
+    limited = await context_of_key(app, ctx, scopes=["read", "write"], inboxes=[inbox.id])
     plan = await plan_of(limited)
     await call(limited, rules.apply_rule_plan, {"plan_id": plan.plan_id})
     waiting = await plan_of(ctx, rule(then="flag"))
@@ -219,11 +219,11 @@ async def test_a_plan_shows_each_message_before_and_after(ctx, inbox, invoice):
 
 async def test_plans_of_others_do_not_exist(app, ctx, inbox, invoice):
     plan = await plan_of(ctx)
-    stranger = await bearer(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
+    other_caller = await context_of_key(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
 
-    assert 0 == (await call(stranger, rule_runs.list_rule_plans, {})).total
+    assert 0 == (await call(other_caller, rule_runs.list_rule_plans, {})).total
     with pytest.raises(NotFound):
-        await call(stranger, rule_runs.get_plan_changes, {"plan_id": plan.plan_id})
+        await call(other_caller, rule_runs.get_plan_changes, {"plan_id": plan.plan_id})
 
 
 async def test_what_rules_did_with_arriving_mail_is_counted_by_day(app, ctx, inbox):
@@ -235,23 +235,23 @@ async def test_what_rules_did_with_arriving_mail_is_counted_by_day(app, ctx, inb
         for subject in subjects:
             await deliver(then, inbox, mail(subject))
     now = replace(ctx, clock=lambda: datetime(2026, 5, 3, tzinfo=UTC))
-    stranger = await bearer(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
+    other_caller = await context_of_key(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
 
     first, second = await states(now)
 
     assert [(2, 0), (1, 0)] == [(day.messages, day.failed) for day in first.days]
     assert (3, days[1]) == (first.messages, first.last_at)
     assert (0, None) == (second.messages, second.last_at)
-    assert () == await states(stranger)
-    assert [] == await ctx.store.rule_days([made.id], stranger.visible, days[0])
+    assert () == await states(other_caller)
+    assert [] == await ctx.store.rule_days([made.id], other_caller.visible, days[0])
     later = replace(ctx, clock=lambda: datetime(2026, 8, 1, tzinfo=UTC))
     assert 0 == (await states(later))[0].messages
 
 
 async def test_the_state_of_a_rule_says_who_made_it_and_what_is_wrong(app, ctx, inbox):
-    limited = await bearer(app, ctx, scopes=["read", "write"], inboxes=[inbox.id])
+    limited = await context_of_key(app, ctx, scopes=["read", "write"], inboxes=[inbox.id])
     await saved(limited, rule("{from: builds.example}", more="safety: {require_plan: true}\n"))
-    other = await bearer(app, ctx, scopes=["read"], inboxes=[inbox.id])
+    other = await context_of_key(app, ctx, scopes=["read"], inboxes=[inbox.id])
 
     (own,), (seen,), (known,) = [await states(one) for one in (limited, other, ctx)]
 

@@ -1,4 +1,4 @@
-"""Rules forward and answer mail, once, and never each other's."""
+"""Rules forward and answer mail once, and never answer each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from postroom.pipeline.apply_rules import rules_without_rights
 from postroom.sending.replies import caller_of, run_rule_job
 from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
-from tests.operations.ruling import bearer, events_of, plan_of, rule, saved, state_of
+from tests.operations.rule_helpers import context_of_key, events_of, plan_of, rule, saved, state_of
 
 
 async def headers_of(ctx, message_id):
@@ -151,7 +151,7 @@ async def _made_by(app, ctx, who):
         return app.context(OWNER if who == "owner" else AGENT)
     if who == "owner's key":
         return app.context(await app.authenticate(await app.owner_key()))
-    return await bearer(app, ctx)
+    return await context_of_key(app, ctx)
 
 
 @pytest.mark.parametrize("who", ["owner", "agent", "owner's key", "a key"])
@@ -181,8 +181,8 @@ async def test_each_authority_has_a_limit_and_direct_sends_their_own(app, ctx, i
     makers = [
         few.context(OWNER),
         few.context(AGENT),
-        await bearer(few, ctx),
-        await bearer(few, ctx),
+        await context_of_key(few, ctx),
+        await context_of_key(few, ctx),
     ]
     for by in makers:
         await saved(by, rule(then="{forward: x@example.com}"))
@@ -202,7 +202,7 @@ async def test_each_authority_has_a_limit_and_direct_sends_their_own(app, ctx, i
     assert len(makers) + len(makers[1:]) == await _sent_by(ctx, inbox)
 
 
-async def test_a_rule_whose_key_nobody_noted_has_the_limit_of_its_inbox(app, ctx, inbox):
+async def test_a_rule_without_a_recorded_key_has_the_limit_of_its_inbox(app, ctx, inbox):
     other = await new_inbox(ctx, "other")
     for one in (inbox, other):
         await saved(ctx, rule(then="{forward: x@example.com}", more=f"inbox: {one.id}"))

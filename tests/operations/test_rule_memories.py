@@ -1,4 +1,4 @@
-"""Rules remember what mail says, as the word of mail."""
+"""Rules store memories from mail, with the trust of mail."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from postroom.model.view import NOTHING, only
 from postroom.operations import keys, memories, rules
 from postroom.operations.memories import export_memories, import_memories
 from tests.mails import deliver, mail, new_inbox
-from tests.operations.ruling import plan_of, rule, saved
+from tests.operations.rule_helpers import plan_of, rule, saved
 
 REMEMBERS = rule(then='{remember: {key: supplier, text: "They bill in May."}}')
 
 
-async def test_a_rule_remembers_and_the_memory_says_that_it_is_mails_word(ctx):
+async def test_a_memory_of_a_rule_has_the_trust_of_mail(ctx):
     inbox = await new_inbox(ctx)
     await saved(ctx, REMEMBERS)
 
@@ -48,7 +48,7 @@ async def test_a_memory_must_have_a_key_that_memories_can_have(ctx, key):
         await saved(ctx, text)
 
 
-async def test_who_may_not_write_a_namespace_saves_no_rule_that_would(ctx):
+async def test_a_rule_needs_the_right_to_write_its_namespace(ctx):
     limited = replace(ctx, caller=replace(ctx.caller, namespaces=only("other")))
 
     with pytest.raises(Forbidden, match="namespace default"):
@@ -56,7 +56,7 @@ async def test_who_may_not_write_a_namespace_saves_no_rule_that_would(ctx):
 
 
 @pytest.mark.parametrize("is_plan", [True, False])
-async def test_the_audit_log_tells_of_it_only_to_whom_the_namespace_exists(ctx, is_plan):
+async def test_audit_entries_are_hidden_with_their_namespace(ctx, is_plan):
     inbox = await new_inbox(ctx)
     both = rule(then='mark_read, {remember: {key: supplier, text: "They bill in May."}}')
     if is_plan:
@@ -83,7 +83,7 @@ async def test_the_audit_log_tells_of_it_only_to_whom_the_namespace_exists(ctx, 
 
 
 @pytest.mark.parametrize("namespaces", [NOTHING, only("other")])
-async def test_what_does_not_exist_for_a_caller_is_not_exported_nor_taken_in(ctx, namespaces):
+async def test_hidden_namespaces_are_neither_exported_nor_imported(ctx, namespaces):
     limited = replace(ctx, caller=replace(ctx.caller, namespaces=namespaces))
     await call(ctx, memories.memory_add, {"key": "k", "text": "Ana likes tea."})
 

@@ -13,7 +13,7 @@ from postroom.model.mail.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations import rules
 from tests.mails import deliver, mail
-from tests.operations.ruling import INVOICES, entries, plan_of, rule, saved, state_of
+from tests.operations.rule_helpers import INVOICES, entries, plan_of, rule, saved, state_of
 
 
 async def test_a_dry_run_saves_no_rule_but_its_plan_can_be_applied(ctx, invoice):
@@ -64,7 +64,7 @@ async def test_a_stale_plan_does_nothing(ctx, inbox, invoice, change, word):
     assert ((), (), ("Inbox",)) == await state_of(ctx, other)
 
 
-async def test_a_plan_has_its_time(ctx, invoice):
+async def test_a_plan_expires(ctx, invoice):
     plan = await plan_of(ctx)
     later = replace(ctx, clock=lambda: plan.expires_at)
 
@@ -191,7 +191,7 @@ async def test_a_rule_may_forbid_undoing(ctx, invoice):
         await call(ctx, rules.undo_rule_plan, {"plan_id": plan.plan_id})
 
 
-async def test_a_forward_that_nobody_began_is_taken_back(ctx, app, invoice):
+async def test_undo_cancels_a_forward_that_has_not_started(ctx, app, invoice):
     plan = await plan_of(ctx, rule(then="{forward: x@example.com}"))
     await call(ctx, rules.apply_rule_plan, {"plan_id": plan.plan_id})
 
@@ -212,7 +212,7 @@ async def test_a_plan_answers_a_sender_once_in_a_thread(ctx, inbox):
     assert any("one automatic reply" in warning for warning in plan.warnings)
 
 
-async def test_what_is_done_again_after_a_day_is_forgotten_with_its_plan(ctx, invoice):
+async def test_repeated_requests_are_forgotten_with_their_plan(ctx, invoice):
     old = await plan_of(ctx)
     later = replace(ctx, clock=lambda: old.expires_at + timedelta(seconds=1))
 

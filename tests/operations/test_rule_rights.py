@@ -1,4 +1,4 @@
-"""Whoever has to do with a rule needs the rights of its actions, and its key each time it runs."""
+"""Creating and running a rule need the rights of its actions, checked at each run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from postroom.model.view import EVERYTHING, only
 from postroom.operations import keys, memory_search, rules, webhooks
 from postroom.pipeline.apply_rules import rules_without_rights
 from tests.mails import deliver, mail, new_inbox
-from tests.operations.ruling import bearer, events_of, plan_of, rule, saved, state_of
+from tests.operations.rule_helpers import context_of_key, events_of, plan_of, rule, saved, state_of
 
 URL = "https://example.com/hook"
 REMEMBERS = "{remember: {key: supplier, text: They bill in May}}"
@@ -35,14 +35,14 @@ LACKING = [
     (REMEMBERS, {"scopes": ALL_SCOPES - {Scope.WRITE}}),
     (f"flag, {FORWARDS}", {"scopes": ALL_SCOPES - {Scope.SEND}}),
 ]
-"""An action, and a key that lacks a right which it needs."""
+"""An action, and a key without a right that it needs."""
 
 
 @pytest.mark.parametrize(("then", "limits"), LACKING)
-async def test_who_lacks_a_right_of_a_rule_can_do_nothing_with_it(
+async def test_a_key_without_a_right_of_a_rule_cannot_use_it(
     app, ctx, inbox, invoice, then, limits
 ):
-    lesser = await bearer(app, ctx, **limits)
+    lesser = await context_of_key(app, ctx, **limits)
     text = rule(then=then)
     kept, plan = await saved(ctx, text), await plan_of(ctx, text)
     await call(ctx, rules.update_rule, {"rule_id": kept.id, "enabled": False})
@@ -65,8 +65,8 @@ async def test_who_lacks_a_right_of_a_rule_can_do_nothing_with_it(
 
 
 @pytest.mark.parametrize(("then", "limits"), [pair for pair in LACKING if "namespaces" in pair[1]])
-async def test_who_may_not_enable_a_rule_may_still_switch_it_off(app, ctx, inbox, then, limits):
-    lesser = await bearer(app, ctx, **limits)
+async def test_a_key_that_may_not_enable_a_rule_may_disable_it(app, ctx, inbox, then, limits):
+    lesser = await context_of_key(app, ctx, **limits)
     kept = await saved(ctx, rule(then=then))
 
     off = await call(lesser, rules.update_rule, {"rule_id": kept.id, "enabled": False})
@@ -75,8 +75,8 @@ async def test_who_may_not_enable_a_rule_may_still_switch_it_off(app, ctx, inbox
     assert (False, True) == (off.enabled, on.enabled)
 
 
-async def test_taking_back_a_forward_needs_the_right_to_send(app, ctx, inbox, invoice):
-    lesser = await bearer(app, ctx, scopes=ALL_SCOPES - {Scope.SEND})
+async def test_undoing_a_forward_needs_the_right_to_send(app, ctx, inbox, invoice):
+    lesser = await context_of_key(app, ctx, scopes=ALL_SCOPES - {Scope.SEND})
     plan = await plan_of(ctx, rule(then=FORWARDS))
     await call(ctx, rules.apply_rule_plan, {"plan_id": plan.plan_id})
 
@@ -85,8 +85,8 @@ async def test_taking_back_a_forward_needs_the_right_to_send(app, ctx, inbox, in
     assert 1 == await app.rule_jobs().run_due("proc_1")
 
 
-async def test_undoing_needs_no_right_of_what_it_leaves_as_it_is(app, ctx, inbox, invoice):
-    lesser = await bearer(app, ctx, scopes={Scope.READ, Scope.WRITE}, namespaces=["other"])
+async def test_undo_needs_only_the_rights_of_what_it_changes(app, ctx, inbox, invoice):
+    lesser = await context_of_key(app, ctx, scopes={Scope.READ, Scope.WRITE}, namespaces=["other"])
     plan = await plan_of(ctx, rule(then=f"flag, {REMEMBERS}, {TELLS}"))
     await call(ctx, rules.apply_rule_plan, {"plan_id": plan.plan_id})
 
@@ -98,12 +98,12 @@ async def test_undoing_needs_no_right_of_what_it_leaves_as_it_is(app, ctx, inbox
 
 async def _two_tenants(app, ctx, inbox):
     theirs = await new_inbox(ctx, "theirs")
-    one = await bearer(app, ctx, inboxes=[inbox.id], namespaces=["default"])
-    two = await bearer(app, ctx, inboxes=[theirs.id])
+    one = await context_of_key(app, ctx, inboxes=[inbox.id], namespaces=["default"])
+    two = await context_of_key(app, ctx, inboxes=[theirs.id])
     return theirs, one, two
 
 
-async def test_a_webhook_of_another_is_as_unknown_as_none(app, ctx, inbox, invoice):
+async def test_a_foreign_webhook_is_reported_as_unknown(app, ctx, inbox, invoice):
     _, one, two = await _two_tenants(app, ctx, inbox)
     hook = await call(two, webhooks.create_webhook, {"url": URL})
     owners = await call(ctx, webhooks.create_webhook, {"url": URL})
@@ -119,9 +119,7 @@ async def test_a_webhook_of_another_is_as_unknown_as_none(app, ctx, inbox, invoi
     assert () == (await call(one, rules.list_rules, {})).results
 
 
-async def test_a_rule_for_my_inbox_with_a_webhook_that_i_do_not_see_is_not_mine_to_use(
-    app, ctx, inbox, invoice
-):
+async def test_a_rule_with_a_hidden_webhook_cannot_be_used(app, ctx, inbox, invoice):
     _, one, _ = await _two_tenants(app, ctx, inbox)
     owners = await call(ctx, webhooks.create_webhook, {"url": URL})
     kept = await saved(ctx, rule(then=f"{{webhook: {owners.id}}}", more=f"inbox: {inbox.id}"))
@@ -144,7 +142,7 @@ async def _jobs(ctx):
 
 
 @pytest.mark.parametrize("who", ["one", "owner", "planned"])
-async def test_a_url_is_never_signed_with_the_secret_of_another(app, ctx, inbox, who):
+async def test_a_url_is_never_signed_with_a_foreign_secret(app, ctx, inbox, who):
     theirs, one, two = await _two_tenants(app, ctx, inbox)
     foreign = await call(two, webhooks.create_webhook, {"url": URL, "types": ["message.bounced"]})
     caller = ctx if who == "owner" else one
@@ -168,7 +166,7 @@ async def test_a_url_is_never_signed_with_the_secret_of_another(app, ctx, inbox,
     assert URL in seen
 
 
-async def test_a_url_keeps_the_webhook_that_the_same_caller_has(app, ctx, inbox):
+async def test_a_url_reuses_the_webhook_of_the_same_caller(app, ctx, inbox):
     _, one, _ = await _two_tenants(app, ctx, inbox)
     own = await call(one, webhooks.create_webhook, {"url": URL, "types": ["message.bounced"]})
     owners = await call(ctx, webhooks.create_webhook, {"url": URL, "types": ["message.bounced"]})
@@ -181,10 +179,10 @@ async def test_a_url_keeps_the_webhook_that_the_same_caller_has(app, ctx, inbox)
     assert 2 == (await call(ctx, webhooks.list_webhooks, {})).total
 
 
-async def test_who_sees_one_inbox_of_a_webhook_learns_nothing_of_the_other(app, ctx, inbox):
+async def test_a_webhook_does_not_reveal_its_hidden_inbox(app, ctx, inbox):
     theirs = await new_inbox(ctx, "theirs")
-    both = await bearer(app, ctx, inboxes=[inbox.id, theirs.id])
-    one = await bearer(app, ctx, inboxes=[inbox.id], namespaces=["default"])
+    both = await context_of_key(app, ctx, inboxes=[inbox.id, theirs.id])
+    one = await context_of_key(app, ctx, inboxes=[inbox.id], namespaces=["default"])
     small = await call(one, webhooks.create_webhook, {"url": URL, "types": ["message.bounced"]})
     await saved(both, rule(then=TELLS))
 
@@ -195,7 +193,7 @@ async def test_who_sees_one_inbox_of_a_webhook_learns_nothing_of_the_other(app, 
 
 
 async def _change(ctx, key_id, **columns):
-    """Nothing changes a key today; a row that is otherwise must count all the same."""
+    """Change a key in the database: no operation does, but a changed row must count."""
     sets = ", ".join(f"{name} = :{name}" for name in columns)
     await ctx.store.engine.write(
         lambda tx: tx.run(f"UPDATE keys SET {sets} WHERE id = :id", id=key_id, **columns)
@@ -211,10 +209,8 @@ LOST = [
 
 
 @pytest.mark.parametrize(("then", "columns", "word"), LOST)
-async def test_a_right_that_the_key_has_lost_is_missed_when_the_rule_runs(
-    app, ctx, inbox, then, columns, word
-):
-    maker = await bearer(app, ctx)
+async def test_a_rule_fails_when_its_key_has_lost_a_right(app, ctx, inbox, then, columns, word):
+    maker = await context_of_key(app, ctx)
     kept = await saved(maker, rule(then=f"flag, {then}"))
     await _change(ctx, maker.caller.key_id, **columns)
 
@@ -228,8 +224,8 @@ async def test_a_right_that_the_key_has_lost_is_missed_when_the_rule_runs(
     assert (kept.id, True) == (failed.data["rule_id"], word in failed.data["detail"])
 
 
-async def test_a_rule_of_a_revoked_key_does_nothing_until_somebody_takes_it_over(app, ctx, inbox):
-    maker = await bearer(app, ctx, inboxes=[inbox.id])
+async def test_a_rule_of_a_revoked_key_does_nothing_until_it_is_enabled_again(app, ctx, inbox):
+    maker = await context_of_key(app, ctx, inboxes=[inbox.id])
     kept = await saved(maker, rule(then=f"flag, {FORWARDS}, stop"))
     await saved(ctx, rule(then="{apply_label: Later}"))
     await call(ctx, keys.delete_key, {"key_id": maker.caller.key_id})
@@ -245,9 +241,9 @@ async def test_a_rule_of_a_revoked_key_does_nothing_until_somebody_takes_it_over
     assert 1 == await app.rule_jobs().run_due("proc_1")
 
 
-async def test_an_inbox_that_the_key_has_lost_is_left_alone(app, ctx, inbox):
+async def test_a_rule_skips_an_inbox_that_its_key_has_lost(app, ctx, inbox):
     theirs = await new_inbox(ctx, "theirs")
-    maker = await bearer(app, ctx, inboxes=[inbox.id, theirs.id])
+    maker = await context_of_key(app, ctx, inboxes=[inbox.id, theirs.id])
     await saved(maker, rule(then="flag"))
     await _change(ctx, maker.caller.key_id, inboxes=f'["{inbox.id}"]')
 
@@ -260,10 +256,8 @@ async def test_an_inbox_that_the_key_has_lost_is_left_alone(app, ctx, inbox):
 
 @pytest.mark.parametrize("is_planned", [False, True])
 @pytest.mark.parametrize("then", [FORWARDS, REPLIES])
-async def test_what_waits_to_be_sent_is_not_sent_for_a_key_that_was_revoked(
-    app, ctx, inbox, then, is_planned
-):
-    maker = await bearer(app, ctx)
+async def test_pending_mail_of_a_revoked_key_is_not_sent(app, ctx, inbox, then, is_planned):
+    maker = await context_of_key(app, ctx)
     if is_planned:
         await deliver(ctx, inbox, mail("Invoice"))
         plan = await plan_of(maker, rule(then=then))
@@ -280,8 +274,8 @@ async def test_what_waits_to_be_sent_is_not_sent_for_a_key_that_was_revoked(
     assert "revoked" in failed.data["detail"]
 
 
-async def test_whoever_moves_a_rule_stands_for_it_from_then_on(app, ctx, inbox):
-    maker, mover = await bearer(app, ctx), await bearer(app, ctx)
+async def test_moving_a_rule_makes_the_caller_its_authority(app, ctx, inbox):
+    maker, mover = await context_of_key(app, ctx), await context_of_key(app, ctx)
     kept = await saved(maker, rule(then="flag"))
     await call(mover, rules.update_rule, {"rule_id": kept.id, "position": 1})
     await call(ctx, keys.delete_key, {"key_id": maker.caller.key_id})
@@ -293,8 +287,8 @@ async def test_whoever_moves_a_rule_stands_for_it_from_then_on(app, ctx, inbox):
     assert (("flagged",), ()) == tuple([(await state_of(ctx, m))[1] for m in (first, second)])
 
 
-async def test_a_limited_caller_without_a_key_never_speaks_for_the_owner(ctx, inbox):
-    """There is none today: the rule of one would do nothing rather than everything."""
+async def test_a_limited_caller_without_a_key_never_has_the_owners_rights(ctx, inbox):
+    """There is no such caller today: its rule would do nothing rather than everything."""
     limited = replace(ctx, caller=replace(ctx.caller, key_id="x", inboxes=only(inbox.id)))
     await saved(limited, rule(then="flag"))
 
@@ -303,7 +297,7 @@ async def test_a_limited_caller_without_a_key_never_speaks_for_the_owner(ctx, in
     assert "x" == kept.authority
 
 
-async def test_a_rule_whose_key_nobody_noted_acts_for_its_inboxes_without_memories(app, ctx, inbox):
+async def test_a_rule_without_a_recorded_key_has_no_access_to_memories(app, ctx, inbox):
     _, one, two = await _two_tenants(app, ctx, inbox)
     foreign = await call(two, webhooks.create_webhook, {"url": URL, "types": ["message.bounced"]})
     kept = await saved(one, rule(then=f"flag, {TELLS}, {REMEMBERS}, {FORWARDS}"))

@@ -1,4 +1,4 @@
-"""Rules are kept in order, survive a restart, and do no more than whoever keeps them may."""
+"""Rules are ordered, persistent, and limited to the rights of their authors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroom.model.key import Scope
 from postroom.operations import rules
 from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
-from tests.operations.ruling import INVOICES, bearer, plan_of, rule, saved, state_of
+from tests.operations.rule_helpers import INVOICES, context_of_key, plan_of, rule, saved, state_of
 
 
 async def test_rules_are_kept_in_order_and_can_be_changed(ctx):
@@ -30,7 +30,7 @@ async def test_rules_are_kept_in_order_and_can_be_changed(ctx):
     assert [1, 2, 3] == [kept.position for kept in (first, second, third)]
 
 
-async def test_a_key_cannot_let_a_rule_do_what_it_may_not_do_itself(app, ctx, inbox, invoice):
+async def test_a_rule_cannot_exceed_the_rights_of_its_key(app, ctx, inbox, invoice):
     writer = app.context(a_caller("key_1", frozenset({Scope.READ, Scope.WRITE})))
     forwarding = rule(then="{forward: x@example.com}")
     owners = await plan_of(ctx, forwarding)
@@ -49,7 +49,7 @@ async def test_a_key_cannot_let_a_rule_do_what_it_may_not_do_itself(app, ctx, in
 
 async def test_a_limited_key_makes_rules_for_its_own_inboxes(app, ctx, inbox):
     theirs = await new_inbox(ctx, "theirs")
-    limited = await bearer(app, ctx, inboxes=[inbox.id])
+    limited = await context_of_key(app, ctx, inboxes=[inbox.id])
     owners = await saved(ctx)
     own = await saved(limited, rule(then="flag"))
     foreign = (await deliver(ctx, theirs, mail("Invoice"))).message_id
@@ -64,7 +64,7 @@ async def test_a_limited_key_makes_rules_for_its_own_inboxes(app, ctx, inbox):
         await saved(limited, f"inbox: {theirs.id}\n{rule()}")
 
 
-async def test_what_cannot_be_done_here_is_refused_when_it_is_saved(ctx):
+async def test_a_rule_that_cannot_work_is_refused_when_saved(ctx):
     for then, word in (
         ("{remember: {key: fulltext, text: b}}", "reserved"),
         ("{webhook: 'http://127.0.0.1/x'}", "public Internet"),

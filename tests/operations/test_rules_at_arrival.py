@@ -1,4 +1,4 @@
-"""Rules run on mail that arrives, once, and never cost a mail."""
+"""Rules run once on arriving mail, and never prevent it from being stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from postroom.operations import webhooks
 from postroom.pipeline.transfer.import_export import import_mail
 from postroom.pipeline.transfer.mail_files import SourceMail
 from tests.mails import deliver, mail
-from tests.operations.ruling import entries, events_of, rule, saved, state_of
+from tests.operations.rule_helpers import entries, events_of, rule, saved, state_of
 
 
 async def test_rules_run_on_mail_that_arrives_until_one_says_stop(ctx, inbox):
@@ -26,7 +26,7 @@ async def test_rules_run_on_mail_that_arrives_until_one_says_stop(ctx, inbox):
     assert [(first.id, "rule_applied", invoice)] == await entries(ctx, actor=first.id)
 
 
-async def test_imported_mail_is_no_arrival(ctx, inbox):
+async def test_rules_do_not_run_on_imported_mail(ctx, inbox):
     await saved(ctx)
 
     await import_mail(ctx, [SourceMail("x", mail("Invoice"))], inbox.id)
@@ -35,7 +35,7 @@ async def test_imported_mail_is_no_arrival(ctx, inbox):
     assert ((), ("Inbox",)) == (row.labels, row.mailboxes)
 
 
-async def test_a_duplicate_is_ruled_once(ctx, inbox):
+async def test_rules_run_once_on_a_duplicate(ctx, inbox):
     kept = await saved(ctx)
     raw = mail("Invoice")
 
@@ -57,7 +57,7 @@ async def test_mail_is_stored_even_if_a_rule_fails_and_the_failure_is_an_event(c
     assert (kept.id, invoice) == (failed.data["rule_id"], failed.message_id)
 
 
-async def test_a_webhook_is_told_of_a_match_and_a_url_gets_one_of_its_own(ctx, inbox):
+async def test_a_match_notifies_a_webhook_and_a_url_gets_its_own_webhook(ctx, inbox):
     named = await call(
         ctx,
         webhooks.create_webhook,

@@ -1,4 +1,4 @@
-"""Filters, modes and orders of lists and searches, and inboxes by their address."""
+"""Filters, modes and orders of lists and searches; inboxes named by address."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MAILS = (
 
 @pytest.fixture
 async def filled(ctx: RequestContext, inbox: Inbox) -> dict[str, str]:
-    """The ids of some mails by their subjects, oldest first."""
+    """The ids of some mails by subject, oldest first."""
     found = {}
     for day, (subject, text, sender) in enumerate(MAILS):
         raw = mail(subject, text, sender=sender, date=START + timedelta(days=day))
@@ -59,7 +59,7 @@ async def filled(ctx: RequestContext, inbox: Inbox) -> dict[str, str]:
 
 
 async def subjects(ctx: RequestContext, **arguments: Any) -> list[str]:
-    """What a search finds; a list of the inbox must find the same."""
+    """The results of a search; a list of the inbox must have the same."""
     searched = await call(ctx, search_messages, arguments)
     if "inbox_id" in arguments:
         listed = await call(ctx, list_messages, arguments)
@@ -82,7 +82,7 @@ async def subjects(ctx: RequestContext, **arguments: Any) -> list[str]:
         ("invoice nowhere", []),
     ],
 )
-async def test_words_are_found_in_any_order_and_field(
+async def test_words_match_in_any_order_and_field(
     ctx: RequestContext, inbox: Inbox, filled: dict[str, str], q: str, expected: list[str]
 ) -> None:
     assert expected == await subjects(ctx, inbox_id=inbox.id, q=q, mode="words")

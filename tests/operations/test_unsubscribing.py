@@ -1,4 +1,4 @@
-"""Unsubscribing: by one click, or by mail; a plain link is left to a person."""
+"""Unsubscribing by one click or by mail; a plain link is left to the user."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ HALF = ("DKIM-Signature", "v=1; d=example.com; s=a; h=From:List-Unsubscribe; bh=
 
 
 @dataclass
-class Poster:
-    """Keeps what is posted, and says what it is told to say."""
+class FakePoster:
+    """Records the requests, and returns the configured response."""
 
     answer: WebhookResponse = WebhookResponse(200, "OK")
     posted: list[tuple[str, bytes]] = field(default_factory=list)
@@ -49,12 +49,12 @@ class Poster:
 
 
 @pytest.fixture
-def poster() -> Poster:
-    return Poster()
+def poster() -> FakePoster:
+    return FakePoster()
 
 
 @pytest.fixture
-def asking(ctx: RequestContext, poster: Poster) -> RequestContext:
+def asking(ctx: RequestContext, poster: FakePoster) -> RequestContext:
     return replace(ctx, webhook_client=poster, trust=Trust(frozenset({"mx.example"})))
 
 
@@ -65,7 +65,7 @@ def ways(*targets: str) -> tuple[str, str]:
 async def ask(
     ctx: RequestContext, inbox: Inbox, *headers: tuple[str, str]
 ) -> tuple[Unsubscribed, list[tuple[str, ...]]]:
-    """The answer, and the mail that was sent, if any."""
+    """The result of unsubscribing, and the mail that was sent, if any."""
     added = await deliver(ctx, inbox, mail("News", headers=headers))
     answer = await call(ctx, unsubscribe, {"message_id": added.message_id})
     sent = (await call(ctx, list_outbox, {"status": "captured"})).results
@@ -75,8 +75,8 @@ async def ask(
 BY_MAIL = [("leave me", "leave@news.example")]
 
 
-async def test_one_click_is_a_single_post(
-    asking: RequestContext, inbox: Inbox, poster: Poster
+async def test_one_click_unsubscribing_is_a_single_post(
+    asking: RequestContext, inbox: Inbox, poster: FakePoster
 ) -> None:
     answer, sent = await ask(asking, inbox, PASSED, SIGNED, CLICK, ways(ADDRESS, URL))
 
@@ -101,10 +101,10 @@ async def test_one_click_is_a_single_post(
     ],
     ids=["no post", "half", "one half", "unsigned", "failed", "unknown", "http", "mail only"],
 )
-async def test_else_it_is_a_mail(
+async def test_without_one_click_a_mail_is_sent(
     asking: RequestContext,
     inbox: Inbox,
-    poster: Poster,
+    poster: FakePoster,
     headers: tuple[tuple[str, str], ...],
     warns: bool,
 ) -> None:
@@ -117,8 +117,8 @@ async def test_else_it_is_a_mail(
     assert warns is bool(answer.warnings)
 
 
-async def test_what_is_not_known_is_clicked_with_a_warning_if_there_is_no_address(
-    asking: RequestContext, inbox: Inbox, poster: Poster
+async def test_an_unverified_one_click_url_is_used_with_a_warning(
+    asking: RequestContext, inbox: Inbox, poster: FakePoster
 ) -> None:
     answer, _ = await ask(asking, inbox, CLICK, ways(URL))
 
@@ -130,8 +130,8 @@ async def test_what_is_not_known_is_clicked_with_a_warning_if_there_is_no_addres
     "answer",
     [WebhookResponse(302, "Found"), WebhookResponse(500, "Oops"), WebhookResponse(None, "late")],
 )
-async def test_a_click_that_is_not_accepted_is_followed_by_a_mail(
-    asking: RequestContext, inbox: Inbox, poster: Poster, answer: WebhookResponse
+async def test_a_failed_one_click_request_falls_back_to_mail(
+    asking: RequestContext, inbox: Inbox, poster: FakePoster, answer: WebhookResponse
 ) -> None:
     poster.answer = answer
     told, sent = await ask(asking, inbox, PASSED, SIGNED, CLICK, ways(URL, ADDRESS))
@@ -140,8 +140,8 @@ async def test_a_click_that_is_not_accepted_is_followed_by_a_mail(
     assert "did not accept" in (told.warnings or ("",))[0]
 
 
-async def test_a_failed_click_is_an_error_if_there_is_no_address(
-    asking: RequestContext, inbox: Inbox, poster: Poster
+async def test_a_failed_one_click_request_without_address_is_an_error(
+    asking: RequestContext, inbox: Inbox, poster: FakePoster
 ) -> None:
     poster.answer = WebhookResponse(500, "Oops")
     with pytest.raises(ProviderError, match="500 Oops"):
@@ -159,10 +159,10 @@ async def test_a_failed_click_is_an_error_if_there_is_no_address(
         ((ways("mailto:a@b.example,c@d.example"),), "has no way"),
     ],
 )
-async def test_what_only_a_person_can_do_is_refused(
+async def test_a_plain_link_is_refused(
     asking: RequestContext,
     inbox: Inbox,
-    poster: Poster,
+    poster: FakePoster,
     headers: tuple[tuple[str, str], ...],
     words: str,
 ) -> None:
@@ -173,7 +173,7 @@ async def test_what_only_a_person_can_do_is_refused(
 
 
 async def test_a_private_address_is_never_posted_to(
-    asking: RequestContext, inbox: Inbox, poster: Poster
+    asking: RequestContext, inbox: Inbox, poster: FakePoster
 ) -> None:
     url = "https://192.168.0.1/u"
     with pytest.raises(ProviderError, match="not on the public Internet"):
@@ -189,7 +189,7 @@ async def test_a_repeated_call_sends_one_mail(asking: RequestContext, inbox: Inb
     assert 1 == len({answer.sent_message_id for answer in answers})
 
 
-async def test_a_message_tells_the_ways_without_a_link(
+async def test_a_message_lists_the_ways_to_unsubscribe_without_links(
     asking: RequestContext, inbox: Inbox
 ) -> None:
     added = await deliver(asking, inbox, mail("News", headers=[CLICK, ways(ADDRESS, URL)]))

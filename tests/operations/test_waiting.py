@@ -1,4 +1,4 @@
-"""Whoever waits for mail is woken by the mail that they wait for, and by no other."""
+"""A wait for mail ends with the mail that it waits for, and with no other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.servers.postroom import forked_command
 
 
 async def waiting(ctx: RequestContext, **arguments: Any) -> asyncio.Task[Waited]:
-    """A wait that has begun: it will not miss what comes now."""
+    """A wait that has started: it will not miss the next mail."""
     watch = ctx.watch
     before = len(watch._subscriptions)
     task = asyncio.create_task(call(ctx, wait_for_message, {"timeout_s": 120, **arguments}))
@@ -54,7 +54,7 @@ async def test_a_mail_ends_the_wait(ctx: RequestContext, inbox: Inbox) -> None:
     assert not ctx.watch._subscriptions
 
 
-async def test_a_store_that_is_busy_at_first_keeps_nobody_waiting_for_ever(
+async def test_a_wait_survives_a_busy_store_at_its_start(
     ctx: RequestContext, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest, failures = ctx.store.newest_event, iter([Unavailable("busy", retry_after=1)])
@@ -78,7 +78,7 @@ async def test_a_store_that_is_busy_at_first_keeps_nobody_waiting_for_ever(
     assert added.message_id == told.event.message_id
 
 
-async def test_only_the_mail_that_was_asked_for_ends_it(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_only_a_matching_mail_ends_a_wait(ctx: RequestContext, inbox: Inbox) -> None:
     other = await new_inbox(ctx, "other")
     wait = await waiting(
         ctx, inbox_id=inbox.id, **{"from": "@shop.example"}, subject="INVOICE", q="Straße"
@@ -107,7 +107,7 @@ async def test_a_thread_can_be_waited_for(ctx: RequestContext, inbox: Inbox) -> 
     assert reply.message_id == waited.message.id
 
 
-async def test_nothing_is_missed_between_two_waits(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_no_mail_is_missed_between_two_waits(ctx: RequestContext, inbox: Inbox) -> None:
     first = await call(ctx, wait_for_message, {"inbox_id": inbox.id, "timeout_s": 1})
     added = await deliver(ctx, inbox, mail("In between"))
     second = await call(ctx, wait_for_message, {"inbox_id": inbox.id, "since": first.since})
@@ -121,7 +121,7 @@ async def test_nothing_is_missed_between_two_waits(ctx: RequestContext, inbox: I
     assert third.timed_out
 
 
-async def test_a_mail_that_comes_as_the_time_is_up_is_not_missed(
+async def test_a_mail_that_arrives_at_the_timeout_is_not_missed(
     ctx: RequestContext, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def read_for_ever(_told: WatchedEvent) -> None:
@@ -139,7 +139,7 @@ async def test_a_mail_that_comes_as_the_time_is_up_is_not_missed(
     assert added.message_id == second.message.id
 
 
-async def test_what_was_looked_at_is_not_looked_at_again(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_each_message_is_checked_once(ctx: RequestContext, inbox: Inbox) -> None:
     await deliver(ctx, inbox, mail("Before"))
     wait = await waiting(ctx, inbox_id=inbox.id, subject="never", timeout_s=1)
     last = await deliver(ctx, inbox, mail("Other"))
@@ -152,7 +152,7 @@ async def test_what_was_looked_at_is_not_looked_at_again(ctx: RequestContext, in
     )
 
 
-async def test_hundreds_wait_at_once_and_each_gets_its_own(ctx: RequestContext) -> None:
+async def test_hundreds_of_waits_each_get_their_own_mail(ctx: RequestContext) -> None:
     inboxes = [await new_inbox(ctx, f"box{number}") for number in range(200)]
     waits = [await waiting(ctx, inbox_id=inbox.id) for inbox in inboxes]
 
@@ -162,9 +162,7 @@ async def test_hundreds_wait_at_once_and_each_gets_its_own(ctx: RequestContext) 
     assert [a.message_id for a in added] == [m.id for m in found if m is not None]
 
 
-async def test_a_wait_that_is_cancelled_leaves_nothing_behind(
-    ctx: RequestContext, inbox: Inbox
-) -> None:
+async def test_a_cancelled_wait_releases_its_resources(ctx: RequestContext, inbox: Inbox) -> None:
     wait = await waiting(ctx, inbox_id=inbox.id)
     wait.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -174,7 +172,7 @@ async def test_a_wait_that_is_cancelled_leaves_nothing_behind(
     assert ctx.watch._reader is None
 
 
-async def test_mail_taken_in_by_another_process_ends_the_wait(
+async def test_mail_received_by_another_process_ends_the_wait(
     app: App, ctx: RequestContext
 ) -> None:
     inbox = await new_inbox(ctx)
@@ -204,7 +202,7 @@ async def test_mail_taken_in_by_another_process_ends_the_wait(
         ({"inbox_id": "INBOX", "q": "\u00ad"}, InvalidInput),
     ],
 )
-async def test_a_wait_that_cannot_be_is_refused_at_once(
+async def test_an_invalid_wait_is_refused_at_once(
     ctx: RequestContext, inbox: Inbox, arguments: dict[str, Any], error: type[Exception]
 ) -> None:
     given = {name: inbox.id if value == "INBOX" else value for name, value in arguments.items()}
@@ -213,18 +211,18 @@ async def test_a_wait_that_cannot_be_is_refused_at_once(
         await call(ctx, wait_for_message, given)
 
 
-async def test_an_inbox_of_others_cannot_be_waited_for(app: App, inbox: Inbox) -> None:
-    stranger = app.context(a_caller("key_1", inboxes=only("inb_else")))
+async def test_a_foreign_inbox_cannot_be_waited_for(app: App, inbox: Inbox) -> None:
+    other_caller = app.context(a_caller("key_1", inboxes=only("inb_else")))
 
     with pytest.raises(NotFound):
-        await call(stranger, wait_for_message, {"inbox_id": inbox.id})
+        await call(other_caller, wait_for_message, {"inbox_id": inbox.id})
 
 
 CODE = mail("Sign in", "Your code is 482913.", message_id="<code@example.com>")
 
 
 async def deliver_before(ctx: RequestContext, inbox: Inbox, raw: bytes, *, seconds: int) -> str:
-    """Let a mail arrive in the past."""
+    """Deliver a mail with an arrival time in the past."""
     then = ctx.clock() - timedelta(seconds=seconds)
     return (await deliver(replace(ctx, clock=lambda: then), inbox, raw)).message_id
 
@@ -239,7 +237,7 @@ async def test_a_code_that_came_before_the_call_is_found(ctx: RequestContext, in
 
 
 @pytest.mark.parametrize("arguments", [{}, {"extract": "code"}, {"since": "-120"}, {"since": -120}])
-async def test_what_came_long_before_is_not_waited_for(
+async def test_an_old_mail_does_not_end_a_wait(
     ctx: RequestContext, inbox: Inbox, arguments: dict[str, Any]
 ) -> None:
     await deliver_before(ctx, inbox, CODE, seconds=140)
@@ -275,7 +273,7 @@ async def test_a_wait_may_begin_in_the_past(ctx: RequestContext, inbox: Inbox) -
     } == {since: waited.message and waited.message.id for since, waited in found.items()}
 
 
-async def test_mail_without_a_code_is_passed_over(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_a_wait_for_a_code_skips_mail_without_one(ctx: RequestContext, inbox: Inbox) -> None:
     await deliver(ctx, inbox, mail("Newsletter", "Nothing here."))
     code = await deliver(ctx, inbox, CODE)
 
@@ -285,9 +283,7 @@ async def test_mail_without_a_code_is_passed_over(ctx: RequestContext, inbox: In
     assert code.message_id == waited.message.id
 
 
-async def test_only_mail_without_a_link_ends_in_a_time_out(
-    ctx: RequestContext, inbox: Inbox
-) -> None:
+async def test_a_wait_for_a_link_times_out_without_one(ctx: RequestContext, inbox: Inbox) -> None:
     await deliver(ctx, inbox, CODE)
 
     given = {"inbox_id": inbox.id, "extract": "link", "timeout_s": 1}
@@ -301,14 +297,12 @@ async def test_only_mail_without_a_link_ends_in_a_time_out(
 @pytest.mark.parametrize(
     "since", ["120", "yesterday", "thr_1", "--5", "-1.5", "-99999999", "x" * 65]
 )
-async def test_a_start_that_is_none_is_explained(
-    ctx: RequestContext, inbox: Inbox, since: str
-) -> None:
+async def test_an_invalid_since_is_explained(ctx: RequestContext, inbox: Inbox, since: str) -> None:
     with pytest.raises(InvalidInput, match="since: "):
         await call(ctx, wait_for_message, {"inbox_id": inbox.id, "since": since})
 
 
-async def test_imported_mail_is_no_news(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_imported_mail_ends_no_wait(ctx: RequestContext, inbox: Inbox) -> None:
     real = await deliver_before(ctx, inbox, mail("Real"), seconds=60)
     then = ctx.clock() - timedelta(days=900)
     old = replace(ctx, clock=lambda: then)

@@ -1,4 +1,4 @@
-"""Environments as users have them, made once for a state of this tree."""
+"""Environments as users install them, created once for a state of this tree."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def made_once(name: str, sources: Iterable[Path], *command: str | Path) -> Path:
-    """A folder in .cache that a command makes, given as its last argument; older ones are removed.
+def cached_folder(name: str, sources: Iterable[Path], *command: str | Path) -> Path:
+    """A folder in .cache that a command fills, given as its last argument; older ones are removed.
 
-    Several processes of the tests may ask for it at once.
+    Several test processes may request it at once.
     """
     seen = hashlib.sha256()
     for path in sorted(sources):
@@ -41,7 +41,7 @@ def made_once(name: str, sources: Iterable[Path], *command: str | Path) -> Path:
 
 
 def sources() -> list[Path]:
-    """What a wheel is made of, and the pins."""
+    """The inputs of a wheel, and the pins."""
     package = [p for p in (ROOT / "src").rglob("*") if p.is_file() and "__pycache__" not in p.parts]
     return [*package, ROOT / "pyproject.toml", ROOT / "constraints" / "run.txt"]
 
@@ -49,4 +49,4 @@ def sources() -> list[Path]:
 @pytest.fixture(scope="session")
 def small() -> Path:
     """The programs of an environment without extras."""
-    return made_once("small-environment", sources(), "scripts/small-environment") / "bin"
+    return cached_folder("small-environment", sources(), "scripts/small-environment") / "bin"

@@ -1,4 +1,4 @@
-"""Bundles, the registry entry, the plugin and the image start what they say they start."""
+"""The bundle, the registry entry, the plugin and the image start the server as declared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mcp import Client, StdioServerParameters
 import postroom
 from postroom.config import read_settings
 from postroom.surfaces.mcp import agent_tools
-from tests.packaging.conftest import ROOT, made_once, sources
+from tests.packaging.conftest import ROOT, cached_folder, sources
 from tests.servers.ports import free_port
 from tests.servers.postroom import environment
 
@@ -33,7 +33,7 @@ def read(path: str) -> dict[str, Any]:
 
 
 async def tools_of(command: str | Path, *arguments: str, data: Path, **env: str) -> list[str]:
-    """The tools that a server on stdio lists, started where nothing of this tree is found."""
+    """The tools that a stdio server lists when started outside of this tree."""
     given = environment(data, env)
     server = StdioServerParameters(
         command=str(command), args=list(arguments), env=given, cwd=data.parent
@@ -44,9 +44,9 @@ async def tools_of(command: str | Path, *arguments: str, data: Path, **env: str)
 
 @pytest.fixture(scope="session")
 def bundle() -> Path:
-    """The bundle, packed by the official tool, which has checked its manifest."""
+    """The bundle, packed by the official tool, which validates its manifest."""
     made = [*sources(), *(ROOT / "bundle").rglob("*"), ROOT / "scripts" / "bundle"]
-    folder = made_once("bundle", [path for path in made if path.is_file()], "scripts/bundle")
+    folder = cached_folder("bundle", [path for path in made if path.is_file()], "scripts/bundle")
     [packed] = folder.glob("*.mcpb")
     return packed
 
@@ -88,7 +88,7 @@ async def test_the_unpacked_bundle_lists_the_tools_of_its_manifest(bundle, unpac
     assert postroom.__version__ in bundle.name
 
 
-async def test_the_bundle_can_be_read_only(small: Path, tmp_path: Path):
+async def test_the_bundle_can_be_set_to_read_only(small: Path, tmp_path: Path):
     read_only = {"POSTROOM_READ_ONLY": "true"}
 
     tools = await tools_of(
@@ -174,7 +174,7 @@ REGISTRY_ENTRY = {
         },
     },
 }
-"""What the schema of 2025-12-11 asks of the fields that we use, in our own words."""
+"""The requirements of the schema of 2025-12-11 on the fields that we use."""
 
 
 def test_the_registry_entry_is_valid_and_names_settings_that_exist():
@@ -244,7 +244,7 @@ def instruction(name: str) -> str:
 
 
 def test_the_entry_point_of_the_image_runs_in_a_folder_of_its_own(small: Path, tmp_path: Path):
-    """With what the image sets and nothing else, as paths of a folder, on loopback."""
+    """With the environment of the image only, with its paths below a folder, on loopback."""
     folders = {"/opt/postroom": str(small.parent), "/data": str(tmp_path / "data")}
     env = dict(word.split("=", 1) for word in shlex.split(instruction("ENV"))[1:])
     env = {"PATH": "", "HOME": str(tmp_path), **env, "POSTROOM_PORT": str(free_port())}

@@ -1,4 +1,4 @@
-"""The recipes for frameworks list and call the tools of a running server, as they are printed."""
+"""The recipes for frameworks list and call the tools of a running server, as printed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from postroom.client import Postroom
 from postroom.surfaces.mcp import agent_tools
 from tests.mails import mail
-from tests.packaging.conftest import ROOT, made_once
+from tests.packaging.conftest import ROOT, cached_folder
 from tests.servers.postroom import Running, running
 
 PAGE = (ROOT / "docs" / "how-to" / "frameworks.md").read_text("utf-8")
@@ -23,7 +23,7 @@ RECIPES = {
     if (found := re.search(r"```python\n(.*?)```", section, re.DOTALL))
 }
 SETS = {"LangChain": "langchain"}
-"""The pins of a recipe, if they are not those of most."""
+"""The pins of a recipe, if they differ from the common ones."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_a_recipe_lists_the_tools_and_calls_one(server: Running, tmp_path: Path, name: str):
     pins = SETS.get(name, "frameworks")
     made_of = [ROOT / "constraints" / f"{pins}.txt", ROOT / "scripts" / "framework-environment"]
-    environment = made_once(pins, made_of, "scripts/framework-environment", pins)
+    environment = cached_folder(pins, made_of, "scripts/framework-environment", pins)
     recipe = RECIPES[name].replace("http://127.0.0.1:8700", server.url)
 
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What `pip install postroom` installs is enough for an agent, and says what it lacks."""
+"""An installation without extras is enough for an agent, and names what it lacks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def postroom(small: Path, data: Path, *words: str, **env: str) -> subprocess.Com
 
 
 def full(data: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """What the program of this environment says, which has all extras."""
+    """The output of the program in this environment, which has all extras."""
     return _run(forked_command(*words), data, env)
 
 
@@ -79,8 +79,8 @@ def test_the_table_of_extras_is_that_of_the_project():
     assert [f"postroom[{','.join(sorted(EXTRAS))}]"] == named["all"]
 
 
-def test_it_takes_less_than_120_megabytes(small: Path):
-    """What `make bench-size` prints; more than half of it was numpy once."""
+def test_the_installation_takes_less_than_120_megabytes(small: Path):
+    """The size that `make bench-size` prints."""
     used = sum(path.lstat().st_blocks * 512 for path in small.parent.rglob("*"))
 
     assert used < 120_000_000
@@ -103,7 +103,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     return json.loads(content.text)
 
 
-async def test_an_agent_finds_mail_and_memories_and_is_told_what_is_missing(small, with_mail):
+async def test_an_agent_finds_mail_and_memories_and_is_told_the_missing_extra(small, with_mail):
     server = StdioServerParameters(
         command=str(small / "postroom"),
         args=["mcp", "--toolsets", "agent"],
@@ -129,7 +129,7 @@ async def test_an_agent_finds_mail_and_memories_and_is_told_what_is_missing(smal
 
 
 def test_mail_and_memories_of_a_folder_are_the_same_with_and_without_an_index(small, with_mail):
-    """A program with numpy and one without it take turns on one folder."""
+    """A program with numpy and one without it use one folder in turn."""
     mbox = b"".join(
         b"From ana@example.com Thu Jan  1 00:00:00 2026\n%b\n\n"
         % mail(f"Tea {n}", f"Cup {n}", to=INBOX)
@@ -214,13 +214,13 @@ def test_a_setting_names_the_extra_that_it_needs(small, data, extra, command):
     assert "secret" not in refused.stderr
 
 
-def test_a_setting_that_is_wrong_anyway_is_told_first(small, data):
+def test_an_invalid_setting_is_reported_before_a_missing_extra(small, data):
     refused = postroom(small, data, "inbox", "list", POSTROOM_DATABASE_URL="mysql://x")
 
     assert "must be like postgresql://" in refused.stderr
 
 
-def test_doctor_tells_that_memories_are_found_by_words(small, with_mail):
+def test_doctor_reports_that_memories_are_searched_by_words_only(small, with_mail):
     told = postroom(small, with_mail, "doctor", "-o", "json")
 
     assert "pip install 'postroom[embeddings]'" in told.stdout

@@ -1,4 +1,4 @@
-"""A time that tests move."""
+"""A clock that tests set."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 class Clock:
-    """Stands still until it is set."""
+    """A clock that stands still until it is set."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 6, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""A clock that tests move, and installations that mail and webhooks leave."""
+"""A test clock, and installations with an outbox or webhooks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from postroom.providers.allowed_hosts import AddressGuard
 from postroom.providers.http_clients import HttpWebhookClient
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
-from tests.pipeline.receiver import LOOPBACK, Receiver, receiving
+from tests.pipeline.webhook_receiver import LOOPBACK, WebhookReceiver, receiving
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def post(tmp_path: Path, clock: Clock) -> AsyncIterator[RequestContext]:
-    """An installation with an inbox, a relay to be named, and a clock."""
+async def outbox_ctx(tmp_path: Path, clock: Clock) -> AsyncIterator[RequestContext]:
+    """The context of an installation with an inbox and a clock, whose relay a test chooses."""
     settings = read_settings(
         {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_RELAY_URL": "smtp://127.0.0.1:9"}
     ).settings
@@ -38,14 +38,14 @@ async def post(tmp_path: Path, clock: Clock) -> AsyncIterator[RequestContext]:
 
 
 @pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
+async def receiver() -> AsyncIterator[WebhookReceiver]:
     async with receiving() as receiver:
         yield receiver
 
 
 @pytest.fixture
 def open_ctx(app: App, clock: Clock) -> RequestContext:
-    """The installation, which may speak to this machine."""
+    """The context of an installation that may call webhooks on this machine."""
     services = replace(
         app.services,
         webhook_client=HttpWebhookClient(AddressGuard(LOOPBACK), timeout_s=60),

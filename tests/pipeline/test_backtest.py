@@ -1,4 +1,4 @@
-"""Rules that are tried on old mail see every mail of it, however many there are."""
+"""A dry run of rules on old mail covers every mail, however many there are."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def tried(mails) -> tuple[BackTest, list[Unreadable]]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 199, 200, 201, 202, 203, 399, 400, 401, 402, 603])
-async def test_every_mail_of_an_mbox_is_tried(tmp_path, count):
+async def test_every_mail_of_an_mbox_is_covered(tmp_path, count):
     path = tmp_path / "old.mbox"
     line = b"From x@y Thu Jan  1 00:00:00 2026\n"
     path.write_bytes(b"".join(line + small(n) + b"\n" for n in range(count)))
@@ -42,7 +42,7 @@ async def test_every_mail_of_an_mbox_is_tried(tmp_path, count):
     assert [f"number {n}" for n in range(count)] == [o.subject for o in test.outcomes]
 
 
-async def test_a_mail_that_cannot_be_read_is_told_wherever_it_stands():
+async def test_an_unreadable_mail_is_reported_at_any_position():
     mails = [
         Unreadable(f"mail {n}", "no") if n in (199, 200, 201) else SourceMail(f"mail {n}", small(n))
         for n in range(405)

@@ -1,4 +1,4 @@
-"""Mail for domains of other cells goes to them directly, until they confirm it."""
+"""Mail for domains of other cells is sent to them directly, and repeated until confirmed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from postroom.pipeline.routing import PAUSE_S, SLOW_S, CellSenders
 from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
-from tests.pipeline.posting import at_work, send, statuses, types, until
+from tests.pipeline.outbox_helpers import running_worker, send, statuses, types, until
 from tests.servers.relay import CUT, HANG, Relay, relaying
 
 BEE, SEA, ANA = "bo@b.example", "cy@c.example", "ana@example.com"
@@ -44,7 +44,7 @@ async def handing(
 ) -> AsyncIterator[Outbox]:
     senders = {domain: sender_to(cell) for domain, cell in cells.items()}
     known = CellSenders(senders, clock=lambda: ctx.clock().timestamp())
-    async with at_work(Outbox(ctx, relay and sender_to(relay), known)) as outbox:
+    async with running_worker(Outbox(ctx, relay and sender_to(relay), known)) as outbox:
         yield outbox
 
 
@@ -82,7 +82,7 @@ async def until_full(outbox: Outbox) -> None:
 
 
 async def later(ctx: RequestContext, clock: Clock, wait: timedelta) -> None:
-    """Let time pass, and tell the worker."""
+    """Advance the clock, and wake the worker."""
     clock.now += wait
     await ctx.store.pause_outbox(paused=False)
 
@@ -91,7 +91,7 @@ def took(relay: Relay) -> list[list[str]]:
     return [mail.recipients for mail in relay.mails]
 
 
-async def test_mail_for_another_cell_goes_there_and_other_mail_is_captured(
+async def test_mail_for_another_cell_is_sent_there_and_other_mail_is_captured(
     cell: RequestContext,
 ) -> None:
     async with relaying() as bee, handing(cell, {"b.example": bee}):
@@ -101,8 +101,8 @@ async def test_mail_for_another_cell_goes_there_and_other_mail_is_captured(
     assert [[BEE.upper()]] == took(bee)
 
 
-async def test_each_recipient_gets_it_by_its_own_way(post: RequestContext) -> None:
-    ctx = replace(post, cell_domains=frozenset({"b.example", "c.example"}))
+async def test_each_recipient_is_routed_separately(outbox_ctx: RequestContext) -> None:
+    ctx = replace(outbox_ctx, cell_domains=frozenset({"b.example", "c.example"}))
     async with (
         relaying() as bee,
         relaying() as sea,
@@ -125,19 +125,21 @@ async def test_a_mail_that_a_cell_did_not_confirm_is_sent_to_it_again(
         await later(cell, clock, CELL_FIRST_WAIT)
         await until_status(cell, sent, {BEE: "sent"})
 
-    assert 3 == len(bee.mails)  # twice at once, because only a connection may have been lost
+    assert 3 == len(
+        bee.mails
+    )  # retried once immediately, because only a connection may have been lost
     assert 1 == len({mail.data for mail in bee.mails})
 
 
-async def test_what_the_relay_said_is_stored_before_a_cell_may_hang(
-    post: RequestContext, clock: Clock
+async def test_replies_of_the_relay_are_stored_before_a_cell_is_tried(
+    outbox_ctx: RequestContext, clock: Clock
 ) -> None:
-    ctx = replace(post, cell_domains=frozenset({"b.example"}))
+    ctx = replace(outbox_ctx, cell_domains=frozenset({"b.example"}))
     async with relaying({"DATA": HANG}) as bee, relaying() as relay:
         async with handing(ctx, {"b.example": bee}, relay) as outbox:
             sent = await send(ctx, to=[BEE, ANA])
             await until_status(ctx, sent, {BEE: "queued", ANA: "sent"})
-            outbox.lease = timedelta()  # as if it died: nobody renews its claims
+            outbox.lease = timedelta()  # as if it had died: its claims are not renewed
         bee.script = {}
         clock.now += timedelta(minutes=1)
         async with handing(ctx, {"b.example": bee}, relay):
@@ -147,9 +149,9 @@ async def test_what_the_relay_said_is_stored_before_a_cell_may_hang(
 
 
 async def test_other_mail_does_not_wait_for_a_cell_that_hangs(
-    post: RequestContext, clock: Clock
+    outbox_ctx: RequestContext, clock: Clock
 ) -> None:
-    ctx = replace(post, cell_domains=frozenset({"b.example", "c.example"}))
+    ctx = replace(outbox_ctx, cell_domains=frozenset({"b.example", "c.example"}))
     async with (
         relaying({"MAIL": HANG}) as bee,
         relaying() as sea,
@@ -189,7 +191,7 @@ async def test_a_cell_that_fails_is_tried_by_one_mail_at_a_time(
     assert len(sent) == len(bee.mails)
 
 
-async def test_a_refusal_of_a_cell_is_final(cell: RequestContext) -> None:
+async def test_a_rejection_by_a_cell_is_permanent(cell: RequestContext) -> None:
     async with (
         relaying({"RCPT": b"550 5.1.1 no such address"}) as bee,
         handing(cell, {"b.example": bee}),
@@ -198,7 +200,7 @@ async def test_a_refusal_of_a_cell_is_final(cell: RequestContext) -> None:
         await until_status(cell, sent, {BEE: "failed"})
 
 
-async def test_mail_to_another_cell_waits_for_approval_like_all_that_leaves(
+async def test_mail_to_another_cell_needs_approval_like_other_mail(
     cell: RequestContext,
 ) -> None:
     inbox = {"inbox_id": "me@postroom.localhost", "approval": "always"}
@@ -209,7 +211,7 @@ async def test_mail_to_another_cell_waits_for_approval_like_all_that_leaves(
     assert ("held", []) == (sent.status, bee.mails)
 
 
-def test_the_waits_for_a_cell_grow_from_seconds_to_minutes() -> None:
+def test_retries_to_a_cell_back_off_from_seconds_to_minutes() -> None:
     waits = [wait_after(n, CELL_FIRST_WAIT, CELL_LONGEST_WAIT) for n in range(20)]
 
     assert (CELL_FIRST_WAIT, 2 * CELL_FIRST_WAIT, CELL_LONGEST_WAIT) == (
@@ -232,7 +234,9 @@ def test_the_waits_for_a_cell_grow_from_seconds_to_minutes() -> None:
         ("postroom.localhost=smtp://127.0.0.1", "is one of POSTROOM_DOMAIN"),
     ],
 )
-def test_wrong_relays_are_refused_without_their_password(value: str, problem: str) -> None:
+def test_invalid_cell_relays_are_refused_without_showing_a_password(
+    value: str, problem: str
+) -> None:
     secret = value.replace("smtp://", "smtp://me:hush@") if "insecure" in value else value
 
     with pytest.raises(ConfigError, match=r"POSTROOM_CELL_RELAYS: ") as refused:

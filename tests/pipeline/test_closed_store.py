@@ -1,4 +1,4 @@
-"""A worker that outlives its store ends; it does not ask a closed notifier without end."""
+"""A worker that outlives its store exits, and does not poll a closed notifier in a loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that a client started leaves the work of the room to its server, if there is one."""
+"""A process started by an MCP client leaves background work to a server, if one is running."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from postroom.errors import InvalidInput
 from postroom.pipeline.services import heartbeat, run_when_unattended
 from tests.servers.postroom import environment, running
 from tests.servers.relay import relaying
-from tests.surfaces.mcp.wire import started
+from tests.surfaces.mcp.stdio_client import started
 
 
-async def test_who_fills_in_works_only_while_nobody_serves(ctx: RequestContext) -> None:
+async def test_a_stdio_process_runs_jobs_only_while_no_server_runs(ctx: RequestContext) -> None:
     works, rests = asyncio.Event(), asyncio.Event()
 
     @asynccontextmanager
@@ -44,12 +44,12 @@ async def test_who_fills_in_works_only_while_nobody_serves(ctx: RequestContext) 
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_mail_sent_over_stdio_leaves_by_the_server(tmp_path: Path) -> None:
-    """The client started ours with a data folder and nothing else."""
+async def test_mail_sent_over_stdio_is_transmitted_by_the_server(tmp_path: Path) -> None:
+    """The client started Postroom with a data folder and no relay."""
     folder = tmp_path / "data"
 
     def send(number: int) -> str:
-        sent = wire.call(
+        sent = stdio.call(
             "send_message",
             to=["ana@example.com"],
             subject=f"Hello {number}",
@@ -60,34 +60,36 @@ async def test_mail_sent_over_stdio_leaves_by_the_server(tmp_path: Path) -> None
 
     async with relaying() as relay:
         env = environment(folder, {"POSTROOM_AGENT_APPROVAL": "never"})
-        with running(folder, POSTROOM_RELAY_URL=relay.url), started(folder, env=env) as wire:
-            wire.hello()
-            await asyncio.to_thread(wire.call, "create_inbox", username="me")
+        with running(folder, POSTROOM_RELAY_URL=relay.url), started(folder, env=env) as stdio:
+            stdio.hello()
+            await asyncio.to_thread(stdio.call, "create_inbox", username="me")
             statuses = [await asyncio.to_thread(send, number) for number in range(5)]
 
     assert (["sent"] * 5, 5) == (statuses, len(relay.mails))
 
 
-async def test_a_relay_that_only_the_client_named_takes_its_mail(tmp_path: Path) -> None:
+async def test_a_relay_that_only_the_client_configured_is_used(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
     def send(number: int) -> str:
         outgoing_mail = {"to": ["ana@example.com"], "subject": f"{number}", "body_text": "Hi"}
-        sent = wire.call("send_message", **outgoing_mail, wait_s=20)
+        sent = stdio.call("send_message", **outgoing_mail, wait_s=20)
         return str(sent["structuredContent"]["status"])
 
     async with relaying() as relay:
         values = {"POSTROOM_RELAY_URL": relay.url, "POSTROOM_AGENT_APPROVAL": "never"}
         env = environment(folder, values)
-        with running(folder), started(folder, env=env) as wire:
-            wire.hello()
-            await asyncio.to_thread(wire.call, "create_inbox", username="me")
+        with running(folder), started(folder, env=env) as stdio:
+            stdio.hello()
+            await asyncio.to_thread(stdio.call, "create_inbox", username="me")
             statuses = [await asyncio.to_thread(send, number) for number in range(2)]
 
     assert (["sent"] * 2, 2) == (statuses, len(relay.mails))
 
 
-async def test_who_fills_in_lends_its_relay_while_no_server_has_one(ctx: RequestContext) -> None:
+async def test_a_stdio_process_offers_its_relay_while_no_server_has_one(
+    ctx: RequestContext,
+) -> None:
     rich = replace(ctx, has_relay=True)
     now: asyncio.Queue[str] = asyncio.Queue()
 
@@ -115,7 +117,7 @@ async def test_who_fills_in_lends_its_relay_while_no_server_has_one(ctx: Request
     assert [*once, "relay", "no more relay", "all"] == told
 
 
-async def test_a_wrong_setting_is_told_at_the_start(tmp_path: Path) -> None:
+async def test_an_invalid_setting_is_reported_at_the_start(tmp_path: Path) -> None:
     given = {"DATA_DIR": tmp_path, "RELAY_URL": "smtp://127.0.0.1:9", "DKIM_KEY": tmp_path / "none"}
     named = {f"POSTROOM_{name}": str(value) for name, value in given.items()}
     async with open_app(read_settings(named).settings) as app:

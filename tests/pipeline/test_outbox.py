@@ -1,4 +1,4 @@
-"""Mail goes out once, whatever the relay does and whoever asks."""
+"""Mail is transmitted once, whatever the relay replies and however many callers send it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,26 @@ from postroom.operations.outgoing.outbox import list_outbox
 from postroom.pipeline.services import RELAY_REMEMBERED, heartbeat
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
-from tests.pipeline.posting import OUTGOING, are_out, send, statuses, types, unable, until, working
+from tests.pipeline.outbox_helpers import (
+    OUTGOING,
+    all_sent,
+    relay_worker,
+    send,
+    statuses,
+    types,
+    until,
+    worker_without_relay,
+)
 from tests.servers.relay import CUT, HANG, relaying
 
 
-async def test_a_mail_is_queued_and_then_handed_over(post: RequestContext) -> None:
-    async with relaying() as relay, working(post, relay):
-        sent = await send(post, bcc=["hidden@example.com"], wait_s=10)
+async def test_a_mail_is_queued_and_then_transmitted(outbox_ctx: RequestContext) -> None:
+    async with relaying() as relay, relay_worker(outbox_ctx, relay):
+        sent = await send(outbox_ctx, bcc=["hidden@example.com"], wait_s=10)
 
     assert ("sent", ["queued", "sent"]) == (
         sent.status,
-        [t.removeprefix("message.") for t in await types(post, sent)],
+        [t.removeprefix("message.") for t in await types(outbox_ctx, sent)],
     )
     [got] = relay.mails
     assert ("me@postroom.localhost", ["ana@example.com", "hidden@example.com"]) == (
@@ -39,24 +48,24 @@ async def test_a_mail_is_queued_and_then_handed_over(post: RequestContext) -> No
     assert b"hidden" not in got.data
 
 
-async def test_local_inboxes_get_theirs_at_once_and_the_relay_never_sees_them(
-    post: RequestContext,
+async def test_local_recipients_are_delivered_without_the_relay(
+    outbox_ctx: RequestContext,
 ) -> None:
-    await new_inbox(post, "bo")
-    async with relaying() as relay, working(post, relay):
+    await new_inbox(outbox_ctx, "bo")
+    async with relaying() as relay, relay_worker(outbox_ctx, relay):
         to = ["bo@postroom.localhost", "ana@example.com"]
-        sent = await send(post, to=to, wait_s=10, **{"from": "me@postroom.localhost"})
+        sent = await send(outbox_ctx, to=to, wait_s=10, **{"from": "me@postroom.localhost"})
 
     assert {"bo@postroom.localhost": "delivered", "ana@example.com": "sent"} == await statuses(
-        post, sent
+        outbox_ctx, sent
     )
     assert [["ana@example.com"]] == [mail.recipients for mail in relay.mails]
 
 
-async def test_a_relay_that_hangs_holds_up_no_local_mail(
-    post: RequestContext, clock: Clock
+async def test_a_hanging_relay_does_not_delay_local_mail(
+    outbox_ctx: RequestContext, clock: Clock
 ) -> None:
-    await new_inbox(post, "bo")
+    await new_inbox(outbox_ctx, "bo")
     outgoing_mail = {**OUTGOING, "to": ["bo@postroom.localhost"], "from": "me@postroom.localhost"}
     begun = asyncio.Semaphore(0)
 
@@ -64,75 +73,81 @@ async def test_a_relay_that_hangs_holds_up_no_local_mail(
         begun.release()
         return HANG
 
-    async with relaying({"DOT": hang}) as relay, working(post, relay) as outbox:
+    async with relaying({"DOT": hang}) as relay, relay_worker(outbox_ctx, relay) as outbox:
         for number in range(outbox.at_once + 1):
-            await send(post, subject=f"Mail {number}", **{"from": "me@postroom.localhost"})
+            await send(outbox_ctx, subject=f"Mail {number}", **{"from": "me@postroom.localhost"})
         for _ in range(outbox.at_once):
             await asyncio.wait_for(begun.acquire(), 10)
         at = (clock() + timedelta(seconds=10)).isoformat()
-        draft = await call(post, create_draft, {**outgoing_mail, "send_at": at})
-        sent = await call(post, send_draft, {"draft_id": draft.id})
+        draft = await call(outbox_ctx, create_draft, {**outgoing_mail, "send_at": at})
+        sent = await call(outbox_ctx, send_draft, {"draft_id": draft.id})
         clock.now += timedelta(seconds=10)
-        await post.store.pause_outbox(paused=False)
+        await outbox_ctx.store.pause_outbox(paused=False)
 
         async def is_there() -> bool:
-            return {"bo@postroom.localhost": "delivered"} == await statuses(post, sent)
+            return {"bo@postroom.localhost": "delivered"} == await statuses(outbox_ctx, sent)
 
-        await until(post, is_there)
+        await until(outbox_ctx, is_there)
 
     assert outbox.at_once == len(relay.mails)
 
 
-async def test_a_refusal_is_final(post: RequestContext) -> None:
-    async with relaying({"RCPT": b"550 5.1.1 no such user"}) as relay, working(post, relay):
-        sent = await send(post, wait_s=10)
+async def test_a_permanent_rejection_is_final(outbox_ctx: RequestContext) -> None:
+    async with (
+        relaying({"RCPT": b"550 5.1.1 no such user"}) as relay,
+        relay_worker(outbox_ctx, relay),
+    ):
+        sent = await send(outbox_ctx, wait_s=10)
 
     assert "failed" == sent.status
     assert "550 5.1.1 no such user" == sent.recipients[0].detail
 
 
 @pytest.mark.parametrize("end", [CUT, HANG, b"354 what?"])
-async def test_an_ambiguous_end_is_said_and_never_sent_again_by_itself(
-    post: RequestContext, clock: Clock, end: Any
+async def test_an_ambiguous_outcome_is_unknown_and_never_retried_automatically(
+    outbox_ctx: RequestContext, clock: Clock, end: Any
 ) -> None:
-    async with relaying({"DOT": end}) as relay, working(post, relay, final_response_s=0.5):
-        sent = await send(post, wait_s=10)
+    async with (
+        relaying({"DOT": end}) as relay,
+        relay_worker(outbox_ctx, relay, final_response_s=0.5),
+    ):
+        sent = await send(outbox_ctx, wait_s=10)
         relay.script = {}
         clock.now += timedelta(days=1)
-        await post.store.pause_outbox(paused=False)
-        other = await send(post, subject="Other", wait_s=10)
+        await outbox_ctx.store.pause_outbox(paused=False)
+        other = await send(outbox_ctx, subject="Other", wait_s=10)
 
     assert ("unknown", "sent") == (sent.status, other.status)
     assert "not retried" in (sent.recipients[0].detail or "")
     assert 2 == len(relay.mails)
 
 
-async def test_who_waits_waits_for_those_who_are_queued(post: RequestContext) -> None:
-    async with relaying() as relay, working(post, relay):
-        sent = await send(post, to=["gone@postroom.localhost", "ana@example.com"], wait_s=10)
+async def test_a_send_with_wait_waits_for_queued_recipients(outbox_ctx: RequestContext) -> None:
+    async with relaying() as relay, relay_worker(outbox_ctx, relay):
+        sent = await send(outbox_ctx, to=["gone@postroom.localhost", "ana@example.com"], wait_s=10)
 
     assert ["failed", "sent"] == [recipient.status for recipient in sent.recipients]
 
 
-async def test_a_process_without_a_relay_leaves_mail_to_one_that_has_it(
-    post: RequestContext, clock: Clock
+async def test_a_process_without_a_relay_leaves_mail_to_one_with_a_relay(
+    outbox_ctx: RequestContext, clock: Clock
 ) -> None:
-    poor = replace(post, has_relay=False)
-    async with heartbeat(post, ["relaying"]), unable(poor):
+    poor = replace(outbox_ctx, has_relay=False)
+    async with heartbeat(outbox_ctx, ["relaying"]), worker_without_relay(poor):
         sent = await send(poor)
         at = (clock() + timedelta(seconds=10)).isoformat()
         draft = await call(poor, create_draft, {**OUTGOING, "subject": "Later", "send_at": at})
         later = await call(poor, send_draft, {"draft_id": draft.id})
         clock.now += timedelta(seconds=10)
-        await post.store.pause_outbox(paused=False)
+        await outbox_ctx.store.pause_outbox(paused=False)
 
         async def is_queued() -> bool:
-            return {"ana@example.com": "queued"} == await statuses(post, later)
+            return {"ana@example.com": "queued"} == await statuses(outbox_ctx, later)
 
-        await until(post, is_queued)
-        attempts = [entry.attempts for entry in (await call(post, list_outbox, {})).results]
-        async with relaying() as relay, working(post, relay):
-            await until(post, lambda: are_out(post, [sent, later]))
+        await until(outbox_ctx, is_queued)
+        attempts = [entry.attempts for entry in (await call(outbox_ctx, list_outbox, {})).results]
+        async with relaying() as relay, relay_worker(outbox_ctx, relay):
+            await until(outbox_ctx, lambda: all_sent(outbox_ctx, [sent, later]))
     restarting = await send(poor, subject="Whoever relays restarts")
     clock.now += RELAY_REMEMBERED
     after = await send(poor, subject="Nobody relays")
@@ -145,20 +160,22 @@ async def test_a_process_without_a_relay_leaves_mail_to_one_that_has_it(
     ]
 
 
-async def test_fifty_callers_with_one_key_are_one_mail(post: RequestContext) -> None:
-    async with relaying() as relay, working(post, relay):
+async def test_fifty_callers_with_one_idempotency_key_send_one_mail(
+    outbox_ctx: RequestContext,
+) -> None:
+    async with relaying() as relay, relay_worker(outbox_ctx, relay):
         answers = await asyncio.gather(
-            *(send(post, idempotency_key="k", wait_s=10) for _ in range(50))
+            *(send(outbox_ctx, idempotency_key="k", wait_s=10) for _ in range(50))
         )
 
     assert 1 == len(relay.mails) == len({answer.message_id for answer in answers})
 
 
-async def test_who_waits_is_told_at_once_that_it_takes_longer(post: RequestContext) -> None:
-    """The relay has spoken: there is nothing more to wait for."""
-    async with relaying({"RCPT": b"450 4.7.1 later"}) as relay, working(post, relay):
+async def test_a_wait_ends_when_the_relay_defers_the_mail(outbox_ctx: RequestContext) -> None:
+    """After the reply of the relay there is nothing more to wait for."""
+    async with relaying({"RCPT": b"450 4.7.1 later"}) as relay, relay_worker(outbox_ctx, relay):
         async with asyncio.timeout(20):
-            sent = await send(post, wait_s=30)
+            sent = await send(outbox_ctx, wait_s=30)
 
     assert ("queued", "450 4.7.1 later") == (sent.status, sent.recipients[0].detail)
 

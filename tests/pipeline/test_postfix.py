@@ -1,4 +1,4 @@
-"""A real Postfix hands mail to us, and takes mail from us."""
+"""Exchange mail with a real Postfix, in both directions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.may_skip("Postfix is started by root only")
-async def test_mail_goes_out_by_postfix_and_comes_back_by_it(app: App) -> None:
+async def test_mail_is_sent_by_postfix_and_delivered_by_it(app: App) -> None:
     settings = replace(app.settings, smtp_listen="127.0.0.1:0")
     opened = replace(app, settings=settings, services=replace(app.services, has_relay=True))
     ctx = opened.context(OWNER)
@@ -55,7 +55,7 @@ async def test_mail_goes_out_by_postfix_and_comes_back_by_it(app: App) -> None:
                 "body_text": "Grüße",
             }
             sent = await call(ctx, send_message, {**outgoing_mail, "wait_s": 30})
-            # Postfix brings it to us, who do not take it; so it tells us that it bounced.
+            # Postfix delivers it to us, we reject it, and Postfix sends us a bounce.
             second = await call(
                 ctx,
                 wait_for_message,

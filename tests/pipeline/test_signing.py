@@ -1,4 +1,4 @@
-"""Mail is signed, and leaves over a connection that can be trusted."""
+"""Mail is signed with DKIM, and transmitted over verified TLS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroom.calls.operation import call
 from postroom.operations.outgoing.sending import reply_to_message
 from postroom.providers.smtp_relay import SmtpRelay, load_signer, parse_relay_url
 from tests.mails import deliver, mail
-from tests.pipeline.posting import send, working
+from tests.pipeline.outbox_helpers import relay_worker, send
 from tests.providers.test_relay import ONE, RAW, nothing
 from tests.servers import dkimpy
 from tests.servers.certificates import certificate
@@ -22,7 +22,7 @@ from tests.servers.relay import relaying
 
 
 def signing(folder: Path) -> tuple[Callable[[bytes], bytes], bytes]:
-    """A signer, and what DNS says of its key."""
+    """A signer, and the DNS record of its key."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     path = folder / "dkim.pem"
     path.write_bytes(
@@ -39,12 +39,12 @@ def signing(folder: Path) -> tuple[Callable[[bytes], bytes], bytes]:
     return signer, b"v=DKIM1; k=rsa; p=" + b64encode(public)
 
 
-async def test_mail_is_signed_so_that_others_can_check_it(
-    post: RequestContext, tmp_path: Path
+async def test_the_signature_is_verified_by_dkimpy(
+    outbox_ctx: RequestContext, tmp_path: Path
 ) -> None:
     signer, record = signing(tmp_path)
-    async with relaying() as relay, working(post, relay, sign=signer):
-        await send(post, body_text="Grüße.\n\n.dot\n\n\n", body_html="<p>x  y</p>", wait_s=10)
+    async with relaying() as relay, relay_worker(outbox_ctx, relay, sign=signer):
+        await send(outbox_ctx, body_text="Grüße.\n\n.dot\n\n\n", body_html="<p>x  y</p>", wait_s=10)
 
     [got] = relay.mails
     data = got.data.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n.")
@@ -54,17 +54,17 @@ async def test_mail_is_signed_so_that_others_can_check_it(
     )
 
 
-async def test_who_wrote_from_an_international_address_gets_a_signed_reply(
-    post: RequestContext, tmp_path: Path
+async def test_a_reply_to_an_international_address_is_signed(
+    outbox_ctx: RequestContext, tmp_path: Path
 ) -> None:
     signer, record = signing(tmp_path)
     raw = mail(to="me@postroom.localhost", sender="x@example.com")
     raw = raw.replace(b"x@example.com", "jürgen@example.com".encode())
-    inbox = (await post.store.inboxes_at(["me@postroom.localhost"]))["me@postroom.localhost"]
-    asked = await deliver(post, inbox, raw)
-    async with relaying() as relay, working(post, relay, sign=signer):
+    inbox = (await outbox_ctx.store.inboxes_at(["me@postroom.localhost"]))["me@postroom.localhost"]
+    asked = await deliver(outbox_ctx, inbox, raw)
+    async with relaying() as relay, relay_worker(outbox_ctx, relay, sign=signer):
         given = {"message_id": asked.message_id, "body_text": "Thanks.", "wait_s": 10}
-        sent = await call(post, reply_to_message, given)
+        sent = await call(outbox_ctx, reply_to_message, given)
 
     assert "sent" == sent.status
     assert ["jürgen@example.com"] == relay.mails[0].recipients
@@ -73,7 +73,7 @@ async def test_who_wrote_from_an_international_address_gets_a_signed_reply(
 
 
 async def test_tls_is_used_and_the_certificate_must_fit(
-    post: RequestContext, tmp_path: Path
+    outbox_ctx: RequestContext, tmp_path: Path
 ) -> None:
     good = certificate(tmp_path / "good")
     other = certificate(tmp_path / "other")

@@ -1,4 +1,4 @@
-"""The samples of the page on webhooks verify what we send, and nothing else."""
+"""The samples in the documentation of webhooks verify genuine deliveries and nothing else."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ VERIFIERS = {"python": in_python, "javascript": in_javascript}
 
 
 @pytest.mark.parametrize("language", VERIFIERS)
-def test_the_sample_takes_what_we_sign_and_nothing_else(language: str) -> None:
+def test_the_sample_accepts_only_genuine_signatures(language: str) -> None:
     is_genuine, now = VERIFIERS[language], int(time.time())
     good = signed_headers("evt_1", now, BODY, [SECRET])
     both = signed_headers("evt_1", now, BODY, [OTHER, SECRET])
@@ -69,7 +69,7 @@ def test_the_sample_takes_what_we_sign_and_nothing_else(language: str) -> None:
         assert not is_genuine(secret, headers, body)
 
 
-async def test_the_payload_of_the_page_is_ours(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_the_documented_payload_is_the_real_one(ctx: RequestContext, inbox: Inbox) -> None:
     (written, *_) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     await deliver(ctx, inbox, mail("Hello"))
     [event] = (await ctx.store.events(EventQuery(visible=EVERYTHING))).rows

@@ -1,4 +1,4 @@
-"""Webhooks are told at least once and in order, whatever the receiver answers."""
+"""Webhook deliveries are made at least once and in order, whatever the receiver replies."""
 
 from __future__ import annotations
 
@@ -20,11 +20,16 @@ from postroom.providers.allowed_hosts import AddressGuard
 from postroom.providers.http_clients import HttpWebhookClient
 from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.clock import Clock
-from tests.pipeline.receiver import LOOPBACK, Receiver, settled, telling
+from tests.pipeline.webhook_receiver import (
+    LOOPBACK,
+    WebhookReceiver,
+    until_deliveries_are,
+    webhook_worker,
+)
 
 
 async def tried(ctx: RequestContext, webhook: Webhook, attempts: int) -> None:
-    """Wait until the oldest delivery was attempted so often."""
+    """Wait until the oldest delivery has had this many attempts."""
     notifier = ctx.store.notifier
     async with asyncio.timeout(50):
         position = notifier.position("webhooks")
@@ -35,19 +40,19 @@ async def tried(ctx: RequestContext, webhook: Webhook, attempts: int) -> None:
             position = await notifier.wait("webhooks", position)
 
 
-async def test_what_fails_is_told_again_and_the_rest_waits_its_turn(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver, clock: Clock
+async def test_a_failed_delivery_is_retried_before_later_ones(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver, clock: Clock
 ) -> None:
     receiver.answer = lambda count: b"500 Oops" if count <= 2 else b"200 OK"
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     for subject in ("one", "two", "three"):
         await deliver(open_ctx, inbox, mail(subject))
-    async with telling(open_ctx):
+    async with webhook_worker(open_ctx):
         for count in (1, 2):
             await tried(open_ctx, webhook, count)
             clock.now += timedelta(minutes=5)
             await deliver(open_ctx, inbox, mail("late", message_id=f"<late{count}@x.org>"))
-        await settled(open_ctx, webhook, "delivered")
+        await until_deliveries_are(open_ctx, webhook, "delivered")
 
     assert ["one", "one", "one", "two", "three", "late", "late"] == receiver.subjects
 
@@ -57,13 +62,13 @@ async def test_what_fails_is_told_again_and_the_rest_waits_its_turn(
     [b"302 Found\r\nLocation: http://127.0.0.1:1/", b"404 No", b"x", b"200 " + b"O" * 20_000],
     ids=["redirect", "missing", "not HTTP", "endless line"],
 )
-async def test_other_answers_are_failures_and_redirects_are_not_followed(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver, answer: bytes
+async def test_other_statuses_are_failures_and_redirects_are_not_followed(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver, answer: bytes
 ) -> None:
     receiver.answer = lambda _: answer
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     await deliver(open_ctx, inbox, mail())
-    async with telling(open_ctx):
+    async with webhook_worker(open_ctx):
         await tried(open_ctx, webhook, 1)
 
     [delivery] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
@@ -71,21 +76,21 @@ async def test_other_answers_are_failures_and_redirects_are_not_followed(
     assert 1 == len(receiver.got)
 
 
-async def test_an_answer_that_is_still_to_come_is_waited_for(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
+async def test_informational_responses_are_skipped(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver
 ) -> None:
     early = b"103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\nHTTP/1.1 "
     receiver.answer = lambda _: b"100 Continue\r\n\r\nHTTP/1.1 " + early + b"200 OK"
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     await deliver(open_ctx, inbox, mail())
-    async with telling(open_ctx):
-        await settled(open_ctx, webhook, "delivered")
+    async with webhook_worker(open_ctx):
+        await until_deliveries_are(open_ctx, webhook, "delivered")
 
     assert 1 == len(receiver.got)
 
 
-async def test_whatever_goes_wrong_is_a_failed_attempt(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
+async def test_any_error_is_a_failed_attempt(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver
 ) -> None:
     class Broken(HttpWebhookClient):
         async def post(self, url: str, headers: object, body: bytes) -> WebhookResponse:
@@ -93,15 +98,15 @@ async def test_whatever_goes_wrong_is_a_failed_attempt(
 
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     await deliver(open_ctx, inbox, mail())
-    async with telling(replace(open_ctx, webhook_client=Broken())):
+    async with webhook_worker(replace(open_ctx, webhook_client=Broken())):
         await tried(open_ctx, webhook, 1)
 
     [delivery] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
     assert ("pending", True) == (delivery.status, "log" in delivery.detail)
 
 
-async def test_a_receiver_that_never_answers_holds_up_itself_alone(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
+async def test_a_hanging_receiver_delays_only_its_own_deliveries(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver
 ) -> None:
     patient = replace(
         open_ctx, webhook_client=HttpWebhookClient(AddressGuard(LOOPBACK), timeout_s=3600)
@@ -113,7 +118,7 @@ async def test_a_receiver_that_never_answers_holds_up_itself_alone(
         for other in others:
             await deliver(open_ctx, other, mail())
         await deliver(open_ctx, inbox, mail("urgent"))
-        async with telling(patient):
+        async with webhook_worker(patient):
             await receiver.has(1)
 
     assert ["urgent"] == receiver.subjects
@@ -122,7 +127,7 @@ async def test_a_receiver_that_never_answers_holds_up_itself_alone(
 
 @asynccontextmanager
 async def silent() -> AsyncIterator[tuple[str, list[asyncio.StreamWriter]]]:
-    """A server that takes connections and says nothing."""
+    """A server that accepts connections and sends nothing."""
     held: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
     try:
@@ -133,30 +138,30 @@ async def silent() -> AsyncIterator[tuple[str, list[asyncio.StreamWriter]]]:
             writer.close()
 
 
-async def test_after_a_day_it_is_given_up_and_can_be_told_by_hand(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver, clock: Clock
+async def test_a_delivery_is_abandoned_after_a_day_and_can_be_retried(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver, clock: Clock
 ) -> None:
     receiver.answer = lambda count: b"500 Oops" if count == 1 else b"200 OK"
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     await deliver(open_ctx, inbox, mail())
     clock.now += timedelta(hours=24)
-    async with telling(open_ctx):
-        await settled(open_ctx, webhook, "dead")
+    async with webhook_worker(open_ctx):
+        await until_deliveries_are(open_ctx, webhook, "dead")
         [dead] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
         await call(open_ctx, redeliver, {"webhook_id": webhook.id, "delivery_id": dead.id})
-        await settled(open_ctx, webhook, "delivered")
+        await until_deliveries_are(open_ctx, webhook, "delivered")
 
     assert (500, 2) == (dead.code, len(receiver.got))
 
 
-async def test_what_is_told_again_by_hand_begins_anew_and_holds_nothing_up(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
+async def test_a_manual_retry_starts_over_and_delays_nothing(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver
 ) -> None:
     receiver.answer = lambda count: b"500 Oops" if count == 2 else b"200 OK"
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     await deliver(open_ctx, inbox, mail("old"))
-    async with telling(open_ctx):
-        await settled(open_ctx, webhook, "delivered")
+    async with webhook_worker(open_ctx):
+        await until_deliveries_are(open_ctx, webhook, "delivered")
         [old] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
         again = {"webhook_id": webhook.id, "delivery_id": old.id}
         await call(open_ctx, redeliver, again)
@@ -170,26 +175,26 @@ async def test_what_is_told_again_by_hand_begins_anew_and_holds_nothing_up(
     assert ("pending", 1) == (old.status, old.attempts)
 
 
-async def test_what_is_retried_by_hand_keeps_its_turn(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
+async def test_a_manual_retry_keeps_the_order(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver
 ) -> None:
     receiver.answer = lambda count: b"500 Oops" if count == 1 else b"200 OK"
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     await deliver(open_ctx, inbox, mail("first"))
     await deliver(open_ctx, inbox, mail("second"))
-    async with telling(open_ctx):
+    async with webhook_worker(open_ctx):
         await tried(open_ctx, webhook, 1)
         first = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results[-1]
         again = {"webhook_id": webhook.id, "delivery_id": first.id}
         told = await call(open_ctx, redeliver, again)
-        await settled(open_ctx, webhook, "delivered")
+        await until_deliveries_are(open_ctx, webhook, "delivered")
 
     assert ("pending", 0) == (told.status, told.attempts)
     assert ["first", "first", "second"] == receiver.subjects
 
 
 async def test_a_delivery_whose_worker_died_is_made_by_another(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver, clock: Clock
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver, clock: Clock
 ) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     await deliver(open_ctx, inbox, mail())
@@ -197,13 +202,13 @@ async def test_a_delivery_whose_worker_died_is_made_by_another(
         "dead", now=clock(), until=clock() + timedelta(seconds=60), limit=9
     )
     clock.now += timedelta(seconds=61)
-    async with telling(open_ctx):
-        await settled(open_ctx, webhook, "delivered")
+    async with webhook_worker(open_ctx):
+        await until_deliveries_are(open_ctx, webhook, "delivered")
 
     assert 1 == len(receiver.got)
 
 
-def test_the_waits_grow_to_hours() -> None:
+def test_delivery_retries_back_off_to_hours() -> None:
     waits = [wait_after(attempts) for attempts in range(30)]
 
     assert (timedelta(seconds=5), timedelta(seconds=20)) == (waits[0], waits[1])

@@ -1,4 +1,4 @@
-"""Webhooks are told what they asked for, signed, and seen by those who may."""
+"""Webhooks get the events they subscribe to, signed, and are visible to their owners."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from postroom.pipeline.webhooks import payload, sign
 from postroom.surfaces.to_json import to_json
 from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
-from tests.pipeline.receiver import Receiver, settled, telling
+from tests.pipeline.webhook_receiver import WebhookReceiver, until_deliveries_are, webhook_worker
 
 
-async def test_an_event_is_told_and_signed(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
+async def test_an_event_is_delivered_and_signed(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver
 ) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
-    async with telling(open_ctx):
+    async with webhook_worker(open_ctx):
         await deliver(open_ctx, inbox, mail("Told"))
         await receiver.has(1)
-        await settled(open_ctx, webhook, "delivered")
+        await until_deliveries_are(open_ctx, webhook, "delivered")
 
     [event] = (await open_ctx.store.events(EventQuery(visible=EVERYTHING))).rows
     [(headers, body)] = receiver.got
@@ -59,34 +59,34 @@ async def test_an_event_is_told_and_signed(
     assert (event.id, f"v1,{expected}") == (headers["webhook-id"], headers["webhook-signature"])
 
 
-async def test_types_and_inboxes_choose_what_is_told(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
+async def test_types_and_inboxes_select_events(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver
 ) -> None:
     other = await new_inbox(open_ctx, "other")
     await call(open_ctx, create_webhook, {"url": receiver.url, "types": ["message.failed"]})
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url, "inboxes": [inbox.id]})
-    async with telling(open_ctx):
+    async with webhook_worker(open_ctx):
         await deliver(open_ctx, other, mail("Other"))
         await deliver(open_ctx, inbox, mail("Mine"))
-        await settled(open_ctx, webhook, "delivered")
+        await until_deliveries_are(open_ctx, webhook, "delivered")
 
     assert ["Mine"] == receiver.subjects
 
 
-async def test_both_secrets_sign_for_a_day(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
+async def test_after_a_renewal_both_secrets_sign_for_a_day(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver
 ) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     renewed = await call(open_ctx, renew_webhook, {"webhook_id": webhook.id})
-    async with telling(open_ctx):
+    async with webhook_worker(open_ctx):
         await deliver(open_ctx, inbox, mail())
-        await settled(open_ctx, webhook, "delivered")
+        await until_deliveries_are(open_ctx, webhook, "delivered")
 
     assert webhook.secret != renewed.secret
     assert 2 == len(receiver.got[0][0]["webhook-signature"].split())
 
 
-async def test_an_import_tells_no_webhook(open_ctx: RequestContext, inbox: Inbox) -> None:
+async def test_an_import_calls_no_webhook(open_ctx: RequestContext, inbox: Inbox) -> None:
     from postroom.pipeline.ingest import Arrival, receive
 
     webhook = await call(open_ctx, create_webhook, {"url": "http://127.0.0.1:1/"})
@@ -95,7 +95,7 @@ async def test_an_import_tells_no_webhook(open_ctx: RequestContext, inbox: Inbox
     assert 0 == (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).total
 
 
-async def test_a_webhook_is_seen_by_those_who_see_its_inboxes(
+async def test_a_webhook_is_visible_to_callers_who_see_its_inboxes(
     app: App, open_ctx: RequestContext, inbox: Inbox
 ) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": "http://127.0.0.1:1/"})
@@ -110,7 +110,7 @@ async def test_a_webhook_is_seen_by_those_who_see_its_inboxes(
 
 
 async def test_a_ping_is_signed_and_its_response_is_returned(
-    open_ctx: RequestContext, receiver: Receiver
+    open_ctx: RequestContext, receiver: WebhookReceiver
 ) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
 
@@ -126,7 +126,7 @@ async def test_a_ping_is_signed_and_its_response_is_returned(
     assert 0 == (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).total
 
 
-async def test_a_ping_that_nobody_takes_says_so(open_ctx: RequestContext) -> None:
+async def test_a_ping_without_a_receiver_reports_the_error(open_ctx: RequestContext) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": "http://127.0.0.1:1/"})
 
     pinged = await call(open_ctx, ping_webhook, {"webhook_id": webhook.id})
@@ -136,7 +136,7 @@ async def test_a_ping_that_nobody_takes_says_so(open_ctx: RequestContext) -> Non
 
 
 async def test_a_webhook_is_changed(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver
 ) -> None:
     webhook = await call(
         open_ctx, create_webhook, {"url": "http://127.0.0.1:1/", "types": ["message.failed"]}
@@ -144,9 +144,9 @@ async def test_a_webhook_is_changed(
 
     moved = await call(open_ctx, update_webhook, {"webhook_id": webhook.id, "url": receiver.url})
     changed = await call(open_ctx, update_webhook, {"webhook_id": webhook.id, "types": []})
-    async with telling(open_ctx):
+    async with webhook_worker(open_ctx):
         await deliver(open_ctx, inbox, mail("Told"))
-        await settled(open_ctx, webhook, "delivered")
+        await until_deliveries_are(open_ctx, webhook, "delivered")
 
     assert (receiver.url, ("message.failed",)) == (moved.url, moved.types)
     assert (receiver.url, (), True, None) == (
@@ -158,8 +158,8 @@ async def test_a_webhook_is_changed(
     assert ["Told"] == receiver.subjects
 
 
-async def test_a_disabled_webhook_is_told_nothing(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
+async def test_a_disabled_webhook_gets_no_events(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver
 ) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     await deliver(open_ctx, inbox, mail("Before"))
@@ -169,22 +169,22 @@ async def test_a_disabled_webhook_is_told_nothing(
     assert await open_ctx.store.next_webhook_at() is None
     now = open_ctx.clock()
     assert [] == await open_ctx.store.claim_webhooks("me", now=now, until=now, limit=9)
-    async with telling(open_ctx):
+    async with webhook_worker(open_ctx):
         await call(open_ctx, update_webhook, {"webhook_id": webhook.id, "enabled": True})
-        await settled(open_ctx, webhook, "delivered")
+        await until_deliveries_are(open_ctx, webhook, "delivered")
         await deliver(open_ctx, inbox, mail("After"))
         await receiver.has(2)
 
     assert ["Before", "After"] == receiver.subjects
 
 
-async def test_a_disabled_webhook_is_told_nothing_again(
-    open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
+async def test_a_disabled_webhook_gets_no_retries(
+    open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver
 ) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
-    async with telling(open_ctx):
+    async with webhook_worker(open_ctx):
         await deliver(open_ctx, inbox, mail("Told"))
-        await settled(open_ctx, webhook, "delivered")
+        await until_deliveries_are(open_ctx, webhook, "delivered")
     await call(open_ctx, update_webhook, {"webhook_id": webhook.id, "enabled": False})
     page = await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})
 
@@ -193,7 +193,7 @@ async def test_a_disabled_webhook_is_told_nothing_again(
         await call(open_ctx, redeliver, given)
 
 
-async def test_a_change_is_checked(open_ctx: RequestContext, inbox: Inbox) -> None:
+async def test_a_change_of_a_webhook_is_validated(open_ctx: RequestContext, inbox: Inbox) -> None:
     webhook = await call(open_ctx, create_webhook, {"url": "http://127.0.0.1:1/"})
     limited = replace(open_ctx, caller=a_caller("key_1", inboxes=only(inbox.id)))
 

@@ -1,7 +1,7 @@
-"""In CI a test that was skipped is a test that failed, unless it may be skipped.
+"""In CI a skipped test is a failed test, unless it is marked with `may_skip`.
 
-A machine that lacks a server would otherwise pass by testing nothing. A test that really depends
-on the machine says so: `@pytest.mark.may_skip("needs a kernel with …")`.
+Otherwise a machine that lacks a server would pass without testing anything. A test that depends on
+the machine is marked: `@pytest.mark.may_skip("needs a kernel with …")`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """A whole module that skips itself has no marker to excuse it."""
+    """A module that skips itself has no marker that allows it."""
     report = yield
     if report.skipped:
         refuse(report)

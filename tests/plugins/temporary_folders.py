@@ -1,8 +1,8 @@
-"""Temporary folders are in memory where there is room for them.
+"""Temporary folders are in memory if there is enough of it.
 
-Each test opens a data folder of its own, and what it syncs to disk costs more time than all that
-it computes. What the tests check is which files are synced and in which order; whether a disk
-keeps them is not theirs to check. `TMPDIR=/tmp make test` has them on disk all the same.
+Each test opens a data folder, and its syncs to disk take more time than all computation. The tests
+check which files are synced and in which order, not whether a disk keeps them. `TMPDIR=/tmp make
+test` puts them on disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FOLDER = pytest.StashKey[Path]()
 
 
 def has_room() -> bool:
-    """Whether the folder is large enough, and the machine has as much memory."""
+    """Whether the file system is large enough, and the machine has as much memory."""
     if not os.access(_MEMORY, os.W_OK | os.X_OK):
         return False
     return min(shutil.disk_usage(_MEMORY).free, _available_bytes()) >= _ROOM_BYTES
@@ -32,17 +32,17 @@ def _available_bytes() -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Processes that are started from here, those of xdist first of all, inherit `TMPDIR`."""
+    """Set `TMPDIR`, which child processes, such as those of xdist, inherit."""
     if "TMPDIR" in os.environ or not has_room():
         return
     folder = config.stash[_FOLDER] = Path(tempfile.mkdtemp(prefix="postroom-", dir=_MEMORY))
-    folder.chmod(0o711)  # servers that give up root pass through it
+    folder.chmod(0o711)  # servers that drop root privileges traverse it
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """After a failure somebody may want to see what the test has left."""
+    """Keep the files after a failure, for inspection."""
     if exitstatus != pytest.ExitCode.OK and _FOLDER in session.config.stash:
         del session.config.stash[_FOLDER]
 

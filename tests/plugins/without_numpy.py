@@ -23,5 +23,5 @@ class WithoutNumpy(PathFinder):
         return super().find_spec(fullname, path, target)
 
 
-assert "numpy" not in sys.modules, "name this plugin with -p, so that it is the first"
+assert "numpy" not in sys.modules, "name this plugin with -p, so that it is loaded first"
 sys.meta_path[sys.meta_path.index(PathFinder)] = WithoutNumpy

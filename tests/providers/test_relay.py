@@ -1,4 +1,4 @@
-"""Every answer of a relay has one meaning, for each recipient."""
+"""Each reply of a relay has one meaning, for each recipient."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RAW = b"From: me@postroom.localhost\r\nSubject: x\r\n\r\n.hidden dot\r\n..two\r\
 
 
 async def nothing(_: Sequence[str]) -> None:
-    """Nobody wants to know."""
+    """An ignored callback."""
 
 
 def sender_to(relay: Relay, url: str | None = None, **changes: Any) -> SmtpRelay:
@@ -29,7 +29,7 @@ def sender_to(relay: Relay, url: str | None = None, **changes: Any) -> SmtpRelay
 
 
 def by_recipient(**replies: bytes) -> Any:
-    """A reply that depends on whom it is about."""
+    """A reply that depends on the recipient."""
     return lambda line: next(reply for name, reply in replies.items() if f"<{name}@" in line)
 
 
@@ -137,7 +137,7 @@ async def test_every_reply_has_its_meaning(
 
 
 @pytest.mark.parametrize("verb", ["GREETING", "EHLO", "MAIL", "RCPT", "DATA", "DOT"])
-async def test_a_reply_cut_at_any_byte_is_never_taken_for_a_whole_one(verb: str) -> None:
+async def test_a_truncated_reply_is_never_taken_for_a_complete_one(verb: str) -> None:
     whole = {"GREETING": b"220 hi\r\n", "EHLO": b"250-a\r\n250 b\r\n", "DATA": b"354 go\r\n"}
     reply = whole.get(verb, b"250 ok\r\n")
 
@@ -151,7 +151,7 @@ async def test_a_reply_cut_at_any_byte_is_never_taken_for_a_whole_one(verb: str)
     assert {U if verb == "DOT" else D} == verdicts
 
 
-async def test_what_arrives_is_what_was_given_with_dots_and_line_ends_right() -> None:
+async def test_the_mail_arrives_unchanged_with_correct_dots_and_line_ends() -> None:
     async with relaying() as relay:
         await sender_to(relay).transmit(ONE, RAW.replace(b"\r\n", b"\n"), nothing)
 
@@ -161,7 +161,7 @@ async def test_what_arrives_is_what_was_given_with_dots_and_line_ends_right() ->
     assert RAW == unstuffed
 
 
-async def test_a_connection_is_used_again_and_replaced_when_the_relay_closed_it() -> None:
+async def test_a_connection_is_reused_and_replaced_when_the_relay_closed_it() -> None:
     async with relaying() as relay:
         sender = sender_to(relay)
         for _ in range(3):
@@ -174,7 +174,7 @@ async def test_a_connection_is_used_again_and_replaced_when_the_relay_closed_it(
     assert (S, 2, 4) == (outcomes["a@example.com"].result, relay.connections, len(relay.mails))
 
 
-async def test_nothing_is_sent_before_it_is_written_down_that_it_may_be() -> None:
+async def test_nothing_is_sent_before_the_attempt_is_recorded() -> None:
     told: list[Sequence[str]] = []
 
     async def accepted(addresses: Sequence[str]) -> None:
@@ -187,7 +187,7 @@ async def test_nothing_is_sent_before_it_is_written_down_that_it_may_be() -> Non
     assert [["a@example.com"]] == told
 
 
-async def test_a_relay_that_is_not_there_is_named_with_what_is_wrong() -> None:
+async def test_an_unreachable_relay_is_named_with_the_error() -> None:
     for host, wrong in (
         ("127.0.0.1:1", "connection refused"),
         ("no.invalid:25", "host does not exist"),
@@ -200,7 +200,7 @@ async def test_a_relay_that_is_not_there_is_named_with_what_is_wrong() -> None:
         assert outcome.detail.endswith(wrong)
 
 
-async def test_an_address_cannot_carry_a_command() -> None:
+async def test_an_address_cannot_inject_a_command() -> None:
     bad = Envelope("me@x", ("a@x>\r\nRCPT TO:<evil@x", "b@x\0", "c@x\n"))
     async with relaying() as relay:
         outcomes = await sender_to(relay).transmit(bad, RAW, nothing)
@@ -210,7 +210,7 @@ async def test_an_address_cannot_carry_a_command() -> None:
 
 
 @pytest.mark.parametrize("script", [{}, {"EHLO": b"250-x\r\n250 STARTTLS", "STARTTLS": b"454 no"}])
-async def test_a_password_is_never_said_in_the_clear(script: dict[str, Any]) -> None:
+async def test_a_password_is_never_sent_unencrypted(script: dict[str, Any]) -> None:
     async with relaying(script) as relay:
         url = f"smtp://user:secret@127.0.0.1:{relay.port}"
         outcomes = await sender_to(relay, url).transmit(ONE, RAW, nothing)
@@ -231,7 +231,7 @@ async def test_a_password_is_never_said_in_the_clear(script: dict[str, Any]) -> 
         ("smtp://127.0.0.1?ca_file=/tmp/ca.pem", "starttls"),
     ],
 )
-def test_only_this_machine_is_spoken_to_in_the_clear(url: str, security: str) -> None:
+def test_only_loopback_is_used_without_tls(url: str, security: str) -> None:
     assert security == parse_relay_url(url).security
 
 
@@ -247,8 +247,8 @@ INTERNATIONAL = "From: me@x.org\r\nTo: jürgen@x.org\r\n\r\nhi\r\n".encode()
 
 
 @pytest.mark.parametrize("recipient", ["jürgen@x.org", "cy@x.org"])
-async def test_an_international_address_needs_a_relay_that_takes_it(recipient: str) -> None:
-    """Whoever gets it: it stands in the header."""
+async def test_an_international_address_needs_smtputf8(recipient: str) -> None:
+    """For any recipient: the address is in the header."""
     envelope = Envelope("me@x.org", (recipient,))
     async with relaying() as able, relaying({"EHLO": b"250-x\r\n250 8BITMIME"}) as unable:
         taken, refused = [
@@ -266,14 +266,14 @@ async def test_an_international_address_needs_a_relay_that_takes_it(recipient: s
     "password",
     ["SEC#RET", "SEC/RET", "SEC?RET", "12#SECRET", "12?SECRET", "12?SECRET=1", "[SECRET"],
 )
-def test_a_password_that_breaks_the_url_is_refused_and_not_repeated(password: str) -> None:
+def test_a_password_that_breaks_the_url_is_refused_and_not_shown(password: str) -> None:
     with pytest.raises(ValueError, match="%23") as refused:
         parse_relay_url(f"smtp://user:{password}@mail.example.com:587")
 
     assert "SEC" not in str(refused.value)
 
 
-def test_a_ca_file_that_cannot_be_read_is_told_at_the_start(tmp_path: Path) -> None:
+def test_an_unreadable_ca_file_is_reported_at_the_start(tmp_path: Path) -> None:
     for name, words in (("missing.pem", "no such file"), ("empty.pem", "no certificate")):
         (tmp_path / "empty.pem").touch()
         url = f"smtp://mail.example.com?ca_file={tmp_path / name}"
@@ -281,7 +281,7 @@ def test_a_ca_file_that_cannot_be_read_is_told_at_the_start(tmp_path: Path) -> N
             make_sender(Settings(data_dir=tmp_path, relay_url=url))
 
 
-async def test_a_ca_file_that_is_gone_is_told_of_each_mail(tmp_path: Path) -> None:
+async def test_a_deleted_ca_file_defers_each_mail(tmp_path: Path) -> None:
     url = f"smtp://mail.example.com?ca_file={tmp_path / 'gone.pem'}"
     outcomes = await SmtpRelay(parse_relay_url(url), "x").transmit(ONE, RAW, nothing)
 

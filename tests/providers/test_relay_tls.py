@@ -1,4 +1,4 @@
-"""TLS to a relay cannot be taken away, nor can anybody speak before it."""
+"""TLS to a relay cannot be stripped, and replies injected before it are ignored."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ async def outcome(relay: Relay, trusted: Path | None, scheme: str = "smtp") -> O
     return outcomes["a@example.com"]
 
 
-def said_nothing(relay: Relay) -> bool:
-    """Neither the password nor the mail was said to whoever that was."""
+def received_nothing(relay: Relay) -> bool:
+    """The server received neither the password nor the mail."""
     return not relay.mails and not any(line.startswith(("AUTH", "MAIL")) for line in relay.lines)
 
 
@@ -66,11 +66,11 @@ async def test_a_relay_with_our_certificate_gets_the_mail(good: Certificate) -> 
         {"GREETING": b"220 PREAUTH relay.example", "EHLO": b"250 relay.example"},
     ],
 )
-async def test_without_tls_nothing_is_said(good: Certificate, script: dict[str, Any]) -> None:
+async def test_without_tls_nothing_is_sent(good: Certificate, script: dict[str, Any]) -> None:
     async with relaying(script) as relay:
         assert "deferred" == await verdict(relay, good.cert)
 
-    assert said_nothing(relay)
+    assert received_nothing(relay)
 
 
 async def test_a_reply_that_came_before_tls_does_not_count_after_it(good: Certificate) -> None:
@@ -90,7 +90,7 @@ async def test_a_certificate_that_is_old_or_of_another_host_is_refused(
     async with relaying(OFFERS, tls=made.server()) as relay:
         assert "deferred" == await verdict(relay, made.cert)
 
-    assert said_nothing(relay)
+    assert received_nothing(relay)
 
 
 def expired(folder: Path) -> Certificate:
@@ -108,16 +108,16 @@ def expired(folder: Path) -> Certificate:
     return files
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused(good: Certificate) -> None:
+async def test_an_untrusted_certificate_is_refused(good: Certificate) -> None:
     async with relaying(OFFERS, tls=good.server()) as relay:
         found = await outcome(relay, None)
 
     assert "deferred" == found.result
     assert "its certificate does not verify: self-signed certificate" in found.detail
-    assert said_nothing(relay)
+    assert received_nothing(relay)
 
 
-async def test_tls_of_yesterday_is_refused(good: Certificate) -> None:
+async def test_old_tls_versions_are_refused(good: Certificate) -> None:
     old = good.server()
     old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     with warnings.catch_warnings():
@@ -127,12 +127,12 @@ async def test_tls_of_yesterday_is_refused(good: Certificate) -> None:
     async with relaying(OFFERS, tls=old) as relay:
         assert "deferred" == await verdict(relay, good.cert)
 
-    assert said_nothing(relay)
+    assert received_nothing(relay)
 
 
 @asynccontextmanager
 async def encrypted(relay: Relay, context: ssl.SSLContext) -> AsyncIterator[None]:
-    """The same relay behind TLS from the first byte."""
+    """The same relay behind implicit TLS."""
     server = await asyncio.start_server(relay.serve, "127.0.0.1", 0, ssl=context)
     relay.port = server.sockets[0].getsockname()[1]
     try:
@@ -153,11 +153,11 @@ async def test_smtps_is_encrypted_from_the_first_byte(good: Certificate, tmp_pat
             verdicts.append(await verdict(relay, trusted.cert, "smtps"))
 
     assert ["sent", "deferred"] == verdicts
-    assert said_nothing(relay)
+    assert received_nothing(relay)
 
 
-async def test_a_relay_in_the_clear_is_no_smtps(good: Certificate) -> None:
+async def test_a_relay_without_tls_cannot_be_used_with_smtps(good: Certificate) -> None:
     async with relaying() as relay:
         assert "deferred" == await verdict(relay, good.cert, "smtps")
 
-    assert said_nothing(relay)
+    assert received_nothing(relay)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.faults.drilled import Server
+from tests.faults.server_under_test import ServerUnderTest
 from tests.servers.nginx import DOMAIN, Nginx, nginx
 
 UNLIMITED = {
@@ -17,8 +17,8 @@ UNLIMITED = {
 }
 
 
-class Cell(Server):
-    """A Postroom that can be killed and started again, with a name among others."""
+class Cell(ServerUnderTest):
+    """A named Postroom that can be killed and started again."""
 
     def __init__(
         self, folder: Path, name: str, database_url: str, defect: str = "none", **extra: str
@@ -38,7 +38,7 @@ class Cell(Server):
         self.set("POSTROOM_API_KEY", self.key)
 
     def use_database(self, url: str) -> None:
-        """Have another database from the next start on."""
+        """Use another database from the next start on."""
         self._database = url
         self.set("POSTROOM_DATABASE_URL", url)
 
@@ -48,7 +48,7 @@ class Cell(Server):
 
 
 def introduce(cells: Sequence[Cell]) -> None:
-    """Let each cell know where the others receive mail; it counts from the next start."""
+    """Configure the addresses of the other cells; effective from the next start."""
     for cell in cells:
         others = (other for other in cells if other is not cell)
         relays = ",".join(f"{other.domain}=smtp://127.0.0.1:{other.smtp}" for other in others)
@@ -59,7 +59,7 @@ def introduce(cells: Sequence[Cell]) -> None:
 def cells(
     folder: Path, databases: Mapping[str, str], defect: str = "none", **extra: str
 ) -> Iterator[list[Cell]]:
-    """Start a cell on each database, all of which know each other, with an inbox `bo`."""
+    """Start a cell on each database with an inbox `bo`; each knows the others."""
     opened = [Cell(folder, name, url, defect, **extra) for name, url in databases.items()]
     introduce(opened)
     with ExitStack() as closing:
@@ -72,7 +72,7 @@ def cells(
 
 @contextmanager
 def routed(folder: Path, opened: Sequence[Cell]) -> Iterator[Nginx]:
-    """A router to these cells."""
+    """Run a router in front of these cells."""
     addresses = {cell.name: cell.address for cell in opened}
     with nginx(folder, addresses) as router:
         yield router

@@ -1,4 +1,4 @@
-"""Certificates for tests: a root of our own, and what it signs."""
+"""Certificates for tests: our own root, and certificates that it signs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def make_certificate(
     address: str = "127.0.0.1",
     is_expired: bool = False,
 ) -> tuple[Path, Path]:
-    """A self-signed certificate and its key, with an address or an end of its own."""
+    """A self-signed certificate and its key, with a given address or expiry."""
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     request = folder / "request.pem"
     (folder / "ca.conf").write_text(_AUTHORITY.format(folder=folder, name=name, address=address))

@@ -1,4 +1,4 @@
-"""Cyrus on loopback: the other kind of IMAP server. It starts only as root."""
+"""Cyrus on loopback, the second kind of IMAP server. It starts only as root."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ SERVICES {{
 EVENTS {{
 }}
 """
-# A process that waits for work longer than -T leaves, and sometimes its master does not notice.
+# A process that is idle for longer than -T exits, and sometimes its master does not notice.
 _FOLDERS = ("conf", "conf/socket", "conf/proc", "conf/log", "conf/db", "data")
 
 
 @dataclass
 class CyrusMaster(ABC):
-    """A server that runs while its `with` block does, and offers one thing beside IMAP."""
+    """A Cyrus that runs while its `with` block does, with IMAP and one more service."""
 
     home: Path = field(init=False)
     imap: int = field(init=False)
@@ -70,11 +70,11 @@ class CyrusMaster(ABC):
 
     @abstractmethod
     def settings(self) -> str:
-        """More lines of its settings."""
+        """More lines of its configuration."""
 
     @abstractmethod
     def service(self, programs: str) -> tuple[str, str]:
-        """The name of the other thing, and the command that offers it."""
+        """The name of the additional service, and the command that runs it."""
 
     def __enter__(self) -> Self:
         self.home = open_folder()
@@ -99,7 +99,7 @@ class CyrusMaster(ABC):
         return self
 
     def wait(self) -> None:
-        """Return when it answers."""
+        """Wait until it answers."""
         wait_for_greeting(self.imap, self.process, self.home / "stderr.log")
 
     def __exit__(self, *_: object) -> None:
@@ -130,7 +130,7 @@ class CyrusMaster(ABC):
 
 @dataclass
 class Cyrus(CyrusMaster):
-    """Cyrus with IMAP over TLS, too."""
+    """Cyrus with IMAP over TLS as the additional service."""
 
     certificate: Path = field(init=False)
 
@@ -149,7 +149,7 @@ class Cyrus(CyrusMaster):
 
 
 def _unpacked() -> str:
-    """Where Cyrus keeps the programs that Debian cannot install beside Dovecot."""
+    """The folder with Cyrus's programs, which Debian cannot install beside Dovecot."""
     script = subprocess.run(
         [ROOT / "scripts" / "cyrus"], check=True, capture_output=True, text=True, timeout=300
     )

@@ -1,4 +1,4 @@
-"""dkimpy, to sign and to check independently of us: Debian's, since it comes in no wheel."""
+"""dkimpy, an independent implementation of DKIM; the Debian package, since there is no wheel."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ service stats {{
 class Dovecot:
     """A server that runs while its `with` block does.
 
-    `capability` replaces what it says it can do, so that a client finds less than there is.
+    `capability` replaces the announced capabilities, so that a client finds fewer of them.
     """
 
     compress: bool = True
@@ -155,16 +155,16 @@ class Dovecot:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _kill(self) -> None:
-        """It would give its processes a second to end, and there is nothing to save."""
+        """Kill it at once: a regular shutdown takes a second, and there is nothing to save."""
         pid = self.process.pid
-        self.process.send_signal(signal.SIGSTOP)  # so that it starts no others meanwhile
+        self.process.send_signal(signal.SIGSTOP)  # so that it starts no other processes meanwhile
         with suppress(OSError):
             for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
                 os.kill(int(child), signal.SIGKILL)
         self.process.kill()
 
     def fill(self, user: str, mailbox: str, count: int, raw: bytes) -> None:
-        """Make a mailbox of many messages that are all the same, faster than any delivery."""
+        """Create a mailbox of many identical messages, faster than by delivery."""
         box = self.home / "home" / user / "mail" / f".{mailbox}"
         firsts = [box / "cur" / f"{n}.0.x:2," for n in range(0, count, _MAX_NAMES)]
         for name in ("cur", "new", "tmp"):
@@ -221,7 +221,7 @@ class Dovecot:
 
 
 def _roles() -> dict[str, str]:
-    """Who runs what: its own users under root, one user for everything otherwise."""
+    """The user of each process: Dovecot's own users under root, else the current user."""
     if os.getuid() == 0:
         return {
             "owner": "mail",

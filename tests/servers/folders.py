@@ -1,4 +1,4 @@
-"""Folders for servers that give up root."""
+"""Folders for servers that drop root privileges."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def open_folder() -> Path:
-    """A temporary folder that other users may pass through; those of pytest are for us alone."""
+    """A temporary folder that other users can traverse; those of pytest are private."""
     folder = Path(tempfile.mkdtemp(prefix="postroom-"))
     folder.chmod(0o711)
     return folder

@@ -1,14 +1,14 @@
-"""Runs commands of Postroom in forks of a process that has imported it already.
+"""Runs Postroom commands in forks of a process that has already imported it.
 
-A command starts without importing everything anew, which costs more than most commands. It is used
-where a test is about what a command or a server does; tests of how a process starts, is interrupted
-or ends start one of their own.
+A command starts without imports, which take longer than most commands. It is used by tests of what
+a command or a server does; tests of how a process starts, is interrupted or ends use a new process.
 
     python -m tests.servers.fork_server SOCKET
 
 answers each connection to SOCKET: it takes a line of JSON, `[words, environment, working folder]`,
 with the three standard streams as file descriptors, and says the process id and then the exit code.
-When the connection is closed before, it kills the process. It ends with its standard input.
+If the connection is closed earlier, it kills the process. It exits at the end of its standard
+input.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _MODULES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a command ended and what it said."""
+class CommandResult:
+    """The exit code and output of a command."""
 
     code: int
     out: bytes
@@ -66,7 +66,7 @@ class Ended:
 
 
 class Forked:
-    """A command that runs in a fork, with what is used of `subprocess.Popen`."""
+    """A command that runs in a fork, with the methods of `subprocess.Popen` that are used."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -104,7 +104,7 @@ class Forked:
 
 
 class ForkServer:
-    """Starts commands, each in a session of its own: a terminal as stdin controls it."""
+    """Starts commands, each in a session of its own, so that stdin can be its terminal."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="postroom-fork-")
@@ -119,8 +119,8 @@ class ForkServer:
         assert self._process.stdout is not None
         self._process.stdout.readline()
 
-    def run(self, words: list[str], env: Mapping[str, str], stdin: bytes = b"") -> Ended:
-        """Run a command to its end."""
+    def run(self, words: list[str], env: Mapping[str, str], stdin: bytes = b"") -> CommandResult:
+        """Run a command until it exits."""
         with (
             tempfile.TemporaryFile() as given,
             tempfile.TemporaryFile() as out,
@@ -131,7 +131,7 @@ class ForkServer:
             code = self.start(words, env, given.fileno(), out.fileno(), err.fileno()).wait()
             out.seek(0)
             err.seek(0)
-            return Ended(code, out.read(), err.read())
+            return CommandResult(code, out.read(), err.read())
 
     def start(self, words: list[str], env: Mapping[str, str], *streams: int) -> Forked:
         """Start a command with these file descriptors as its streams."""
@@ -144,18 +144,18 @@ class ForkServer:
         return Forked(connection)
 
     def command(self, *words: str) -> list[str]:
-        """A command line that starts a command, for what starts programs by itself."""
+        """A command line that starts a command, for programs that start processes themselves."""
         return [sys.executable, "-I", "-S", str(LAUNCHER), self.path, *words]
 
 
 @cache
 def shared_fork_server() -> ForkServer:
-    """The one of this process. It ends when nobody can write to it any more."""
+    """The fork server of this process. It exits when its socket has no writer left."""
     return ForkServer()
 
 
 class _Server:
-    """Forks for each connection and tells how the fork ended."""
+    """Forks for each connection and reports how the fork exited."""
 
     def __init__(self, path: str) -> None:
         self._selector = selectors.DefaultSelector()
@@ -186,10 +186,10 @@ class _Server:
         connection.sendall(b"%d\n" % pid)
         ended = os.pidfd_open(pid)
         self._running[pid] = connection
-        self._selector.register(ended, selectors.EVENT_READ, lambda: self._tell(pid, ended))
+        self._selector.register(ended, selectors.EVENT_READ, lambda: self._report(pid, ended))
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._kill(pid))
 
-    def _tell(self, pid: int, ended: int) -> None:
+    def _report(self, pid: int, ended: int) -> None:
         _, status = os.waitpid(pid, 0)
         connection = self._running.pop(pid)
         with suppress(KeyError):
@@ -201,7 +201,7 @@ class _Server:
         connection.close()
 
     def _kill(self, pid: int) -> None:
-        """Nobody waits for this process any more."""
+        """Kill a process that nobody waits for any more."""
         self._selector.unregister(self._running[pid])
         os.kill(pid, signal.SIGKILL)
 
@@ -217,7 +217,7 @@ class _Server:
 
 
 def _become(words: list[str], env: dict[str, str], folder: str, *, streams: list[int]) -> None:
-    """Run a command in this process, and end it."""
+    """Run a command in this process, and exit."""
     code = 1
     try:
         os.setsid()

@@ -1,4 +1,4 @@
-"""Gmail: the emulator `emulate`, and before it a thin server of our own for what it lacks.
+"""Gmail: the emulator `emulate`, behind a thin server of our own for what it lacks.
 
 The emulator has messages, labels, history, sending and inserting; the profile, the end of a
 history, limits, tokens that expire, uploads and the searches for a Message-ID and for large mail
@@ -25,7 +25,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from tests.servers.ports import free_port
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "alice@example.com"
@@ -53,9 +53,9 @@ class Gmail:
         self.forgets_history = False
         self.sent: list[bytes] = []
         self.may_delete = True
-        """Whether the token may remove messages for good: one with `gmail.modify` may not."""
+        """Whether the token may delete permanently: one with `gmail.modify` may not."""
         self.full = False
-        """Whether the mailbox has no room for another message."""
+        """Whether the mailbox is full."""
         self.web = WebServer(self._answer)
 
     def __enter__(self) -> Self:
@@ -104,10 +104,10 @@ class Gmail:
         return self.web.url
 
     @property
-    def asked(self) -> list[Asked]:
-        return self.web.asked
+    def requests(self) -> list[HttpRequest]:
+        return self.web.requests
 
-    # What others do to the mailbox.
+    # Changes by other clients.
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         status, data = self._forward(method, _ME + path, "", json.dumps(body or {}).encode())
@@ -134,48 +134,48 @@ class Gmail:
 
     # HTTP.
 
-    def _answer(self, asked: Asked) -> Answer:
-        if asked.headers.get("authorization") != f"Bearer {self.token}":
-            return Answer(401, {"error": {"code": 401, "status": "UNAUTHENTICATED"}})
+    def _answer(self, request: HttpRequest) -> HttpResponse:
+        if request.headers.get("authorization") != f"Bearer {self.token}":
+            return HttpResponse(401, {"error": {"code": 401, "status": "UNAUTHENTICATED"}})
         if self.busy:
             status, wait = self.busy.pop(0)
             reason = {"error": {"code": status, "errors": [{"reason": "rateLimitExceeded"}]}}
-            return Answer(status, reason, {"Retry-After": str(wait)})
-        if asked.path == f"{_ME}/profile":
+            return HttpResponse(status, reason, {"Retry-After": str(wait)})
+        if request.path == f"{_ME}/profile":
             return self._profile()
-        if asked.path == f"{_ME}/history" and self.forgets_history:
-            return Answer(404, {"error": {"code": 404, "status": "NOT_FOUND"}})
-        if asked.path == f"{_ME}/messages" and asked.method == "GET":
+        if request.path == f"{_ME}/history" and self.forgets_history:
+            return HttpResponse(404, {"error": {"code": 404, "status": "NOT_FOUND"}})
+        if request.path == f"{_ME}/messages" and request.method == "GET":
             self.forgets_history = False
-        if "rfc822msgid:" in asked.query.get("q", ""):
-            return self._found(asked)
-        if asked.query.get("q", "").startswith("larger:"):
-            return self._large(int(asked.query["q"].removeprefix("larger:")))
-        if asked.method == "DELETE" and not self.may_delete:
+        if "rfc822msgid:" in request.query.get("q", ""):
+            return self._found(request)
+        if request.query.get("q", "").startswith("larger:"):
+            return self._large(int(request.query["q"].removeprefix("larger:")))
+        if request.method == "DELETE" and not self.may_delete:
             refusal = {"code": 403, "status": "PERMISSION_DENIED", "message": "Not in the scope."}
-            return Answer(403, {"error": refusal})
-        path, body = asked.path, asked.body
+            return HttpResponse(403, {"error": refusal})
+        path, body = request.path, request.body
         if path.startswith("/upload/"):
-            path, body = path.removeprefix("/upload"), json.dumps(_uploaded(asked)).encode()
-        if path == f"{_ME}/messages" and asked.method == "POST" and self.full:
-            return Answer(403, {"error": {"code": 403, "message": "The mailbox is full."}})
+            path, body = path.removeprefix("/upload"), json.dumps(_uploaded(request)).encode()
+        if path == f"{_ME}/messages" and request.method == "POST" and self.full:
+            return HttpResponse(403, {"error": {"code": 403, "message": "The mailbox is full."}})
         if path == f"{_ME}/messages/send":
             self.sent.append(urlsafe_b64decode(json.loads(body)["raw"] + "=="))
-        status, data = self._forward(asked.method, path, urlencode(asked.query), body)
-        return Answer(status, data)
+        status, data = self._forward(request.method, path, urlencode(request.query), body)
+        return HttpResponse(status, data)
 
-    def _found(self, asked: Asked) -> Answer:
+    def _found(self, request: HttpRequest) -> HttpResponse:
         """The messages with a label and a Message-ID."""
-        wanted = asked.query["q"].removeprefix("rfc822msgid:")
-        listed = self.call("GET", f"/messages?maxResults=500&labelIds={asked.query['labelIds']}")
+        wanted = request.query["q"].removeprefix("rfc822msgid:")
+        listed = self.call("GET", f"/messages?maxResults=500&labelIds={request.query['labelIds']}")
         rows = [row for row in listed.get("messages", []) if wanted == self._message_id(row["id"])]
-        return Answer(body={"messages": rows, "resultSizeEstimate": len(rows)})
+        return HttpResponse(body={"messages": rows, "resultSizeEstimate": len(rows)})
 
-    def _large(self, above: int) -> Answer:
+    def _large(self, above: int) -> HttpResponse:
         """The messages above a size, all on one page."""
         listed = self.call("GET", "/messages?maxResults=500&includeSpamTrash=true")
         rows = [row for row in listed.get("messages", []) if self._size(row["id"]) > above]
-        return Answer(body={"messages": rows, "resultSizeEstimate": len(rows)})
+        return HttpResponse(body={"messages": rows, "resultSizeEstimate": len(rows)})
 
     def _size(self, key: str) -> int:
         return int(self.call("GET", f"/messages/{key}?format=minimal")["sizeEstimate"])
@@ -185,7 +185,7 @@ class Gmail:
         headers = {h["name"].lower(): h["value"] for h in row["payload"]["headers"]}
         return str(headers.get("message-id", "")).strip("<>")
 
-    def _profile(self) -> Answer:
+    def _profile(self) -> HttpResponse:
         _, data = self._forward("GET", f"{_ME}/history", "startHistoryId=1", b"")
         history = json.loads(data)
         listed = self.call("GET", "/messages?maxResults=500&includeSpamTrash=true")
@@ -194,16 +194,16 @@ class Gmail:
             "messagesTotal": len(listed.get("messages", [])),
             "historyId": history.get("historyId", "1"),
         }
-        return Answer(body=body)
+        return HttpResponse(body=body)
 
 
-def _uploaded(asked: Asked) -> dict[str, Any]:
+def _uploaded(request: HttpRequest) -> dict[str, Any]:
     """What the JSON address would have been asked: of a message alone, or of two parts."""
-    if asked.query["uploadType"] == "media":
-        return {"raw": urlsafe_b64encode(asked.body).decode()}
-    head = f"Content-Type: {asked.headers['content-type']}\r\n\r\n".encode()
+    if request.query["uploadType"] == "media":
+        return {"raw": urlsafe_b64encode(request.body).decode()}
+    head = f"Content-Type: {request.headers['content-type']}\r\n\r\n".encode()
     boundary = str(message_from_bytes(head).get_boundary()).encode()
-    _, about, message, _ = asked.body.split(b"--" + boundary)
+    _, about, message, _ = request.body.split(b"--" + boundary)
     said = json.loads(about.partition(b"\r\n\r\n")[2])
     raw = message.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n")
     return {**said, "raw": urlsafe_b64encode(raw).decode()}

@@ -1,6 +1,6 @@
-"""Mail of Microsoft Graph, as its public documentation describes it, with a dictionary inside.
+"""Mail of Microsoft Graph, implemented in memory from its public documentation.
 
-No emulator of it was found. What is here follows
+There is no emulator of it. It follows
 https://learn.microsoft.com/en-us/graph/api/resources/message,
 https://learn.microsoft.com/en-us/graph/api/message-delta,
 https://learn.microsoft.com/en-us/graph/api/mailfolder-list-messages,
@@ -28,7 +28,7 @@ from email.message import EmailMessage
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 TOKEN = "graph-token"
 MAX_BYTES = 4 * 2**20
@@ -51,7 +51,7 @@ class Mail:
     is_draft: bool = False
 
     def shown(self, expand: str = "") -> dict[str, Any]:
-        """The message as JSON; its size is a property that one has to ask for."""
+        """The message as JSON; its size is a property that must be requested."""
         size = {"id": "Integer 0xe08", "value": str(len(self.raw))}
         has_size = expand == "singleValueExtendedProperties($filter=id eq 'Integer 0x0E08')"
         return {
@@ -76,15 +76,15 @@ class Graph:
         self.mails: dict[str, Mail] = {}
         self.folders = {f"f-{name}": _NAMES[i] for i, name in enumerate(WELL_KNOWN)}
         self.parents: dict[str, str] = {}
-        """In which folder another one is; the others are at the root."""
+        """The parent of each nested folder; other folders are at the root."""
         self.sent: list[bytes] = []
         self.busy: list[int] = []
         """Seconds to answer 429 with, one for each of the next requests."""
         self.forgets_deltas = False
         self.may_delete = True
-        """Whether this cloud offers to remove messages for good; not every one does."""
+        """Whether this cloud supports permanent deletion; some do not."""
         self.full = False
-        """Whether the mailbox has no room for another message."""
+        """Whether the mailbox is full."""
         self.uploads: dict[str, tuple[str, dict[str, Any], bytearray]] = {}
         self._numbers = itertools.count(1)
         self._log: list[tuple[str, str]] = []
@@ -103,10 +103,10 @@ class Graph:
         return self.web.url + "/v1.0"
 
     @property
-    def asked(self) -> list[Asked]:
-        return self.web.asked
+    def requests(self) -> list[HttpRequest]:
+        return self.web.requests
 
-    # What others do to the mailbox.
+    # Changes by other clients.
 
     def deliver(self, raw: bytes, folder: str = "f-inbox", **state: Any) -> Mail:
         with self._lock:
@@ -133,36 +133,36 @@ class Graph:
 
     # HTTP.
 
-    def _answer(self, asked: Asked) -> Answer:
+    def _answer(self, request: HttpRequest) -> HttpResponse:
         with self._lock:
-            if asked.path.startswith("/upload/"):
-                return self._upload(asked)
-            if asked.headers.get("authorization") != f"Bearer {self.token}":
+            if request.path.startswith("/upload/"):
+                return self._upload(request)
+            if request.headers.get("authorization") != f"Bearer {self.token}":
                 return _error(401, "InvalidAuthenticationToken")
             if self.busy:
                 wait = self.busy.pop(0)
-                return Answer(
+                return HttpResponse(
                     429, {"error": {"code": "TooManyRequests"}}, {"Retry-After": str(wait)}
                 )
-            if len(asked.body) > MAX_BYTES:
+            if len(request.body) > MAX_BYTES:
                 return _error(413, "RequestEntityTooLarge")
             for method, pattern, handle in _ROUTES:
-                found = re.fullmatch(pattern, asked.path.removeprefix("/v1.0"))
-                if found and method == asked.method:
-                    result: Answer = handle(self, asked, *found.groups())
+                found = re.fullmatch(pattern, request.path.removeprefix("/v1.0"))
+                if found and method == request.method:
+                    result: HttpResponse = handle(self, request, *found.groups())
                     return result
         return _error(404, "ResourceNotFound")
 
-    def _me(self, _: Asked) -> Answer:
-        return Answer(body={"id": self.owner, "mail": self.address, "displayName": "Alice"})
+    def _me(self, _: HttpRequest) -> HttpResponse:
+        return HttpResponse(body={"id": self.owner, "mail": self.address, "displayName": "Alice"})
 
-    def _folder(self, _: Asked, name: str) -> Answer:
+    def _folder(self, _: HttpRequest, name: str) -> HttpResponse:
         key = f"f-{name}" if name in WELL_KNOWN else name
         if key not in self.folders:
             return _error(404, "ErrorItemNotFound")
-        return Answer(body={"id": key, "displayName": self.folders[key]})
+        return HttpResponse(body={"id": key, "displayName": self.folders[key]})
 
-    def _folders(self, _: Asked, parent: str = "root") -> Answer:
+    def _folders(self, _: HttpRequest, parent: str = "root") -> HttpResponse:
         """The folders directly in another one, or in none."""
         rows = [
             {
@@ -173,36 +173,36 @@ class Graph:
             }
             for key in self._children(parent)
         ]
-        return Answer(body={"value": rows})
+        return HttpResponse(body={"value": rows})
 
     def _children(self, parent: str) -> list[str]:
         return [key for key in self.folders if self.parents.get(key, "root") == parent]
 
-    def _create_folder(self, asked: Asked, parent: str = "root") -> Answer:
-        name = asked.json()["displayName"]
+    def _create_folder(self, request: HttpRequest, parent: str = "root") -> HttpResponse:
+        name = request.json()["displayName"]
         if name in [self.folders[key] for key in self._children(parent)]:
             return _error(409, "ErrorFolderExists")
         key = f"f-{next(self._numbers)}"
         self.folders[key], self.parents[key] = name, parent
-        return Answer(201, {"id": key, "displayName": name, "parentFolderId": parent})
+        return HttpResponse(201, {"id": key, "displayName": name, "parentFolderId": parent})
 
-    def _delta(self, asked: Asked, folder: str) -> Answer:
-        size = re.search(r"odata\.maxpagesize=(\d+)", asked.headers.get("prefer", ""))
+    def _delta(self, request: HttpRequest, folder: str) -> HttpResponse:
+        size = re.search(r"odata\.maxpagesize=(\d+)", request.headers.get("prefer", ""))
         most = int(size[1]) if size else 10
-        if 'IdType="ImmutableId"' not in asked.headers.get("prefer", ""):
+        if 'IdType="ImmutableId"' not in request.headers.get("prefer", ""):
             return _error(400, "TestNeedsImmutableIds")
         base = f"{self.url}/me/mailFolders/{folder}/messages/delta"
-        expand = asked.query.get("$expand", "")
+        expand = request.query.get("$expand", "")
         kept = "&" + urlencode({"$expand": expand}) if expand else ""
-        if "$deltatoken" in asked.query:
+        if "$deltatoken" in request.query:
             if self.forgets_deltas:
                 return _error(410, "syncStateNotFound")
-            since = int(asked.query["$deltatoken"])
+            since = int(request.query["$deltatoken"])
             changed = dict.fromkeys(key for at, key in self._log[since:] if at == folder)
             rows = [self._row(folder, key, expand) for key in changed]
             link = f"{base}?$deltatoken={len(self._log)}{kept}"
-            return Answer(body={"value": rows, "@odata.deltaLink": link})
-        skip, _, mark = asked.query.get("$skiptoken", "0").partition("-")
+            return HttpResponse(body={"value": rows, "@odata.deltaLink": link})
+        skip, _, mark = request.query.get("$skiptoken", "0").partition("-")
         mark = mark or str(len(self._log))
         mails = sorted(
             (m for m in self.mails.values() if m.folder == folder),
@@ -213,32 +213,34 @@ class Graph:
         page = [m.shown(expand) for m in mails[start : start + most]]
         if start + most < len(mails):
             link = f"{base}?$skiptoken={start + most}-{mark}{kept}"
-            return Answer(body={"value": page, "@odata.nextLink": link})
+            return HttpResponse(body={"value": page, "@odata.nextLink": link})
         self.forgets_deltas = False
-        return Answer(body={"value": page, "@odata.deltaLink": f"{base}?$deltatoken={mark}{kept}"})
+        return HttpResponse(
+            body={"value": page, "@odata.deltaLink": f"{base}?$deltatoken={mark}{kept}"}
+        )
 
-    def _list(self, asked: Asked, folder: str) -> Answer:
-        if 'IdType="ImmutableId"' not in asked.headers.get("prefer", ""):
+    def _list(self, request: HttpRequest, folder: str) -> HttpResponse:
+        if 'IdType="ImmutableId"' not in request.headers.get("prefer", ""):
             return _error(400, "TestNeedsImmutableIds")
         folder = f"f-{folder}" if folder in WELL_KNOWN else folder
-        asked_for = asked.query.get("$filter", "")
+        asked_for = request.query.get("$filter", "")
         since = re.fullmatch(r"receivedDateTime ge (\S+Z)", asked_for)
         named = re.fullmatch(r"internetMessageId eq '((?:[^']|'')*)'", asked_for)
         if asked_for and since is None and named is None:
             return _error(400, "ErrorInvalidUrlQueryFilter")
         mails = [
-            mail.shown(asked.query.get("$expand", ""))
+            mail.shown(request.query.get("$expand", ""))
             for mail in reversed(self.mails.values())
             if mail.folder == folder
             and (not since or mail.shown()["receivedDateTime"] >= since[1])
             and (not named or _message_id(mail.raw) == named[1].replace("''", "'"))
         ]
-        start, size = int(asked.query.get("$skip", 0)), int(asked.query.get("$top", 10))
+        start, size = int(request.query.get("$skip", 0)), int(request.query.get("$top", 10))
         body: dict[str, Any] = {"value": mails[start : start + size]}
         if start + size < len(mails):
-            query = urlencode({**asked.query, "$skip": start + size})
+            query = urlencode({**request.query, "$skip": start + size})
             body["@odata.nextLink"] = f"{self.url}/me/mailFolders/{folder}/messages?{query}"
-        return Answer(body=body)
+        return HttpResponse(body=body)
 
     def _row(self, folder: str, key: str, expand: str) -> dict[str, Any]:
         mail = self.mails.get(key)
@@ -246,33 +248,33 @@ class Graph:
             return {"id": key, "@removed": {"reason": "deleted" if mail is None else "changed"}}
         return mail.shown(expand)
 
-    def _get(self, _: Asked, key: str) -> Answer:
+    def _get(self, _: HttpRequest, key: str) -> HttpResponse:
         mail = self.mails.get(key)
-        return Answer(body=mail.shown()) if mail else _error(404, "ErrorItemNotFound")
+        return HttpResponse(body=mail.shown()) if mail else _error(404, "ErrorItemNotFound")
 
-    def _value(self, _: Asked, key: str) -> Answer:
+    def _value(self, _: HttpRequest, key: str) -> HttpResponse:
         mail = self.mails.get(key)
-        return Answer(body=mail.raw) if mail else _error(404, "ErrorItemNotFound")
+        return HttpResponse(body=mail.raw) if mail else _error(404, "ErrorItemNotFound")
 
-    def _patch(self, asked: Asked, key: str) -> Answer:
+    def _patch(self, request: HttpRequest, key: str) -> HttpResponse:
         mail = self.mails.get(key)
         if mail is None:
             return _error(404, "ErrorItemNotFound")
-        patch = asked.json()
+        patch = request.json()
         mail.is_read = patch.get("isRead", mail.is_read)
         mail.flag = patch.get("flag", {}).get("flagStatus", mail.flag)
         mail.categories = patch.get("categories", mail.categories)
         self.touch(mail)
-        return Answer(body=mail.shown())
+        return HttpResponse(body=mail.shown())
 
-    def _move(self, asked: Asked, key: str) -> Answer:
+    def _move(self, request: HttpRequest, key: str) -> HttpResponse:
         mail = self.mails.get(key)
         if mail is None:
             return _error(404, "ErrorItemNotFound")
-        self.move(mail, asked.json()["destinationId"])
-        return Answer(201, mail.shown())
+        self.move(mail, request.json()["destinationId"])
+        return HttpResponse(201, mail.shown())
 
-    def _delete(self, _: Asked, key: str) -> Answer:
+    def _delete(self, _: HttpRequest, key: str) -> HttpResponse:
         mail = self.mails.get(key)
         if mail is None:
             return _error(404, "ErrorItemNotFound")
@@ -280,71 +282,71 @@ class Graph:
             self.remove(mail)
         else:
             self.move(mail, "f-deleteditems")
-        return Answer(204)
+        return HttpResponse(204)
 
-    def _delete_for_good(self, _: Asked, key: str) -> Answer:
+    def _delete_for_good(self, _: HttpRequest, key: str) -> HttpResponse:
         if not self.may_delete:
             return _error(400, "BadRequest")
         mail = self.mails.get(key)
         if mail is None:
             return _error(404, "ErrorItemNotFound")
         self.remove(mail)
-        return Answer(204)
+        return HttpResponse(204)
 
-    def _send_mail(self, asked: Asked) -> Answer:
-        self._take(b64decode(asked.body, validate=True))
-        return Answer(202)
+    def _send_mail(self, request: HttpRequest) -> HttpResponse:
+        self._take(b64decode(request.body, validate=True))
+        return HttpResponse(202)
 
     def _take(self, raw: bytes) -> None:
         self.sent.append(raw)
         self.deliver(_without_bcc(raw), "f-sentitems", is_read=True)
 
-    def _create_message(self, asked: Asked) -> Answer:
-        mail = self.deliver(b64decode(asked.body, validate=True), "f-drafts", is_draft=True)
-        return Answer(201, mail.shown())
+    def _create_message(self, request: HttpRequest) -> HttpResponse:
+        mail = self.deliver(b64decode(request.body, validate=True), "f-drafts", is_draft=True)
+        return HttpResponse(201, mail.shown())
 
-    def _create_in(self, asked: Asked, folder: str) -> Answer:
-        """A message in a folder, from JSON: a draft, unless its flags lack what says so."""
+    def _create_in(self, request: HttpRequest, folder: str) -> HttpResponse:
+        """A message in a folder, from JSON: a draft, unless its flags say otherwise."""
         if self.full:
             return _error(507, "ErrorQuotaExceeded")
-        given = asked.json()
+        given = request.json()
         properties = {p["id"]: p["value"] for p in given.get("singleValueExtendedProperties", [])}
         is_draft = bool(int(properties.get("Integer 0x0E07", _UNSENT)) & _UNSENT)
         is_read = bool(given.get("isRead"))
         mail = self.deliver(_mime(given, properties), folder, is_draft=is_draft, is_read=is_read)
-        return Answer(201, mail.shown())
+        return HttpResponse(201, mail.shown())
 
-    def _send_draft(self, _: Asked, key: str) -> Answer:
+    def _send_draft(self, _: HttpRequest, key: str) -> HttpResponse:
         mail = self.mails[key]
         self.remove(mail)
         self._take(mail.raw)
-        return Answer(202)
+        return HttpResponse(202)
 
-    def _session(self, asked: Asked, key: str) -> Answer:
+    def _session(self, request: HttpRequest, key: str) -> HttpResponse:
         number = str(next(self._numbers))
-        self.uploads[number] = (key, asked.json()["AttachmentItem"], bytearray())
-        return Answer(201, {"uploadUrl": f"{self.web.url}/upload/{number}"})
+        self.uploads[number] = (key, request.json()["AttachmentItem"], bytearray())
+        return HttpResponse(201, {"uploadUrl": f"{self.web.url}/upload/{number}"})
 
-    def _upload(self, asked: Asked) -> Answer:
-        if "authorization" in asked.headers or len(asked.body) > MAX_BYTES:
+    def _upload(self, request: HttpRequest) -> HttpResponse:
+        if "authorization" in request.headers or len(request.body) > MAX_BYTES:
             return _error(400, "InvalidRequest")
-        key, item, content = self.uploads[asked.path.rpartition("/")[2]]
-        found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", asked.headers["content-range"])
+        key, item, content = self.uploads[request.path.rpartition("/")[2]]
+        found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", request.headers["content-range"])
         if found is None or int(found[1]) != len(content) or int(found[3]) != item["size"]:
             return _error(416, "InvalidRange")
-        content += asked.body
+        content += request.body
         if len(content) < item["size"]:
-            return Answer(200, {"nextExpectedRanges": [f"{len(content)}-"]})
+            return HttpResponse(200, {"nextExpectedRanges": [f"{len(content)}-"]})
         mail = message_from_bytes(self.mails[key].raw, policy=policy.default)
         assert isinstance(mail, EmailMessage)
         main, _, sub = item.get("contentType", "application/octet-stream").partition("/")
         mail.add_attachment(bytes(content), maintype=main, subtype=sub, filename=item["name"])
         self.mails[key].raw = mail.as_bytes()
-        return Answer(201)
+        return HttpResponse(201)
 
 
 def _mime(given: dict[str, Any], properties: dict[str, str]) -> bytes:
-    """What Exchange would make of a message that came as JSON."""
+    """The mail that Exchange would create from a message given as JSON."""
     mail = EmailMessage()
     mail["Subject"] = given["subject"]
     mail["Message-ID"] = given["internetMessageId"]
@@ -376,8 +378,8 @@ def _without_bcc(raw: bytes) -> bytes:
     return re.sub(rb"(?im)\ABcc:.*\r?\n(?:[ \t].*\r?\n)*", b"", raw)
 
 
-def _error(status: int, code: str) -> Answer:
-    return Answer(status, {"error": {"code": code, "message": f"{code}."}})
+def _error(status: int, code: str) -> HttpResponse:
+    return HttpResponse(status, {"error": {"code": code, "message": f"{code}."}})
 
 
 _ID = r"([^/]+)"

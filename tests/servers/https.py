@@ -1,4 +1,4 @@
-"""A small HTTPS server: a dictionary of pages, and what was asked of it."""
+"""A small HTTPS server: pages from a dictionary, and a list of requests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TypeVar
 
 
 @dataclass
-class Pages:
-    """What there is, by host and path, and which requests came."""
+class HttpsPages:
+    """The pages by host and path, and the requests that were made."""
 
     port: int = 0
     found: dict[str, bytes] = field(default_factory=dict)
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -24,7 +24,7 @@ class Pages:
             first, *lines = head.split("\r\n")
             headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines) if k}
             url = headers["host"].partition(":")[0] + first.split(" ")[1]
-            self.asked.append((url, headers))
+            self.requests.append((url, headers))
             body = self.found.get(url)
             status = "404 Not Found" if body is None else "200 OK"
             answer = f"HTTP/1.1 {status}\r\nContent-Length: {len(body or b'')}\r\n\r\n"
@@ -33,14 +33,14 @@ class Pages:
         writer.close()
 
 
-Served = TypeVar("Served", bound=Pages)
+Served = TypeVar("Served", bound=HttpsPages)
 
 
 @asynccontextmanager
 async def pages(
-    context: ssl.SSLContext, kind: Callable[[], Served] = Pages
+    context: ssl.SSLContext, kind: Callable[[], Served] = HttpsPages
 ) -> AsyncIterator[Served]:
-    """Serve on a port of its own while it is needed."""
+    """Serve on a free port while the block runs."""
     made = kind()
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=context)
     made.port = server.sockets[0].getsockname()[1]

@@ -1,8 +1,8 @@
-"""A small IMAP server that does what a script says: for what no real server does.
+"""A small scripted IMAP server, for behaviour that no real server shows.
 
-It keeps a few messages in memory and answers properly. `replies` replaces its answer to a command:
-bytes in which `{tag}` stands for the tag, or a function of the command that returns such bytes or
-many pieces of them; `spoil` gets what it is about to say. Everything it was told is in `lines`.
+It has a few messages in memory and answers correctly by default. `replies` replaces the reply to a
+command: bytes in which `{tag}` stands for the tag, or a function of the command that returns such
+bytes or several pieces of them; `spoil` may alter a reply. All received lines are in `lines`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _SECTION = re.compile(rb"BODY\.PEEK\[([^\]]*)\](?:<(\d+)\.(\d+)>)?")
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedEvent:
-    """A command: its tag, its name in upper case, and all that follows, literals included."""
+class ImapCommand:
+    """A command: its tag, its name in upper case, and its arguments, literals included."""
 
     tag: bytes
     name: str
     rest: bytes
 
 
-Reply = bytes | Callable[[WatchedEvent], bytes | Iterable[bytes]]
+Reply = bytes | Callable[[ImapCommand], bytes | Iterable[bytes]]
 
 
 @dataclass
@@ -43,13 +43,13 @@ class Mail:
 
 
 def mails(count: int, *, text: bytes = b"Good morning.\r\n") -> dict[int, Mail]:
-    """Some messages by their UIDs."""
+    """Some messages by UID."""
     return {uid: Mail(HEADER % uid + b"\r\n" + text) for uid in range(1, count + 1)}
 
 
 @dataclass
 class ScriptedImap:
-    """The server; `mailboxes` are wire names with their messages."""
+    """The server; `mailboxes` maps wire names to messages."""
 
     capabilities: str = CAPABILITIES
     greeting: bytes = b"* OK ready\r\n"
@@ -58,22 +58,22 @@ class ScriptedImap:
     replies: Mapping[str, Reply] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
     is_dead_in_idle: bool = False
-    spoil: Callable[[WatchedEvent, bytes], bytes] | None = None
+    spoil: Callable[[ImapCommand, bytes], bytes] | None = None
     port: int = 0
     lines: list[bytes] = field(default_factory=list)
     connections: int = 0
 
     def commands(self, *but: str) -> list[bytes]:
-        """What it was told, without tags, and without what every login says."""
+        """The received commands, without tags, and without those of every login."""
         leave_out = {"LOGIN", "CAPABILITY", "ID", *but}
         parts = [line.split(b" ", 1)[1].strip() for line in self.lines if b" " in line]
         return [p for p in parts if p.split(b" ")[0].decode("latin-1").upper() not in leave_out]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        talk = _Talk(self, reader, writer)
+        connection = _Connection(self, reader, writer)
         try:
-            await talk.run()
+            await connection.run()
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -81,7 +81,7 @@ class ScriptedImap:
 
 
 @dataclass
-class _Talk:
+class _Connection:
     """One connection."""
 
     server: ScriptedImap
@@ -93,24 +93,24 @@ class _Talk:
 
     async def run(self) -> None:
         self.writer.write(self.server.greeting)
-        while (told := await self._read()) is not None:
-            reply = self.server.replies.get(told.name)
-            data = reply(told) if callable(reply) else reply
+        while (command := await self._read()) is not None:
+            reply = self.server.replies.get(command.name)
+            data = reply(command) if callable(reply) else reply
             if data is None:
-                data = self._answer(told)
+                data = self._answer(command)
             if self.server.spoil is not None and isinstance(data, bytes):
-                data = self.server.spoil(told, data)
-            if told.name == "IDLE":
-                self.idling = told.tag
+                data = self.server.spoil(command, data)
+            if command.name == "IDLE":
+                self.idling = command.tag
             for piece in [data] if isinstance(data, bytes) else data:
-                self.writer.write(piece.replace(b"{tag}", told.tag))
+                self.writer.write(piece.replace(b"{tag}", command.tag))
                 await self.writer.drain()
-            if told.name == "STARTTLS" and self.server.tls is not None:
+            if command.name == "STARTTLS" and self.server.tls is not None:
                 await self.writer.start_tls(self.server.tls)
-            if told.name == "LOGOUT":
+            if command.name == "LOGOUT":
                 return
 
-    async def _read(self) -> WatchedEvent | None:
+    async def _read(self) -> ImapCommand | None:
         """The next command with its literals; None at the end."""
         whole = await self.reader.readline()
         if not whole:
@@ -126,17 +126,17 @@ class _Talk:
         if name.upper() == b"UID":
             second, _, rest = rest.partition(b" ")
             name += b" " + second
-        return WatchedEvent(tag, name.decode("latin-1").upper(), rest)
+        return ImapCommand(tag, name.decode("latin-1").upper(), rest)
 
-    def _answer(self, told: WatchedEvent) -> bytes:
-        method = getattr(self, "_do_" + told.name.lower().replace(" ", "_"), None)
+    def _answer(self, command: ImapCommand) -> bytes:
+        method = getattr(self, "_do_" + command.name.lower().replace(" ", "_"), None)
         if method is None:
             return b"{tag} BAD unknown command\r\n"
         try:
-            answer: bytes = method(told.rest)
+            answer: bytes = method(command.rest)
         except (LookupError, ValueError):
             return b"{tag} NO there is no such thing\r\n"
-        is_whole = b"{tag}" in answer or not told.name
+        is_whole = b"{tag}" in answer or not command.name
         return answer if is_whole else answer + b"{tag} OK done\r\n"
 
     def _do_capability(self, rest: bytes) -> bytes:
@@ -301,7 +301,7 @@ def _section(raw: bytes, section: bytes, start: bytes, size: bytes) -> bytes:
 
 @asynccontextmanager
 async def scripted(**options: object) -> AsyncIterator[ScriptedImap]:
-    """Run a scripted server on loopback; with `tls` and no STARTTLS it speaks TLS at once."""
+    """Run a scripted server on loopback; with `tls` and no STARTTLS it uses implicit TLS."""
     server = ScriptedImap(**options)  # type: ignore[arg-type]
     implicit = server.tls if "STARTTLS" not in server.capabilities else None
     listening = await asyncio.start_server(

@@ -1,4 +1,4 @@
-"""A little JMAP server with events (RFC 8620 §7.3), which Cyrus does not have."""
+"""A small JMAP server with push events (RFC 8620 §7.3), which Cyrus does not have."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 CAPABILITIES = ("urn:ietf:params:jmap:core", "urn:ietf:params:jmap:mail")
 
 
 class JmapEvents:
-    """One account with an Inbox; it tells when mail arrives, and can forget its states."""
+    """One account with an Inbox; it pushes an event when mail arrives, and can expire
+    its states.
+    """
 
     def __init__(self) -> None:
         self.mails: dict[str, bytes] = {}
@@ -47,11 +49,11 @@ class JmapEvents:
         for listener in self.listeners:
             listener.put(f"event: state\ndata: {json.dumps(change)}\n\n".encode())
 
-    def _answer(self, asked: Asked) -> Answer:
-        if asked.path == "/.well-known/jmap":
-            return Answer(301, None, {"Location": "/session"})
-        if asked.path == "/session":
-            return Answer(
+    def _answer(self, request: HttpRequest) -> HttpResponse:
+        if request.path == "/.well-known/jmap":
+            return HttpResponse(301, None, {"Location": "/session"})
+        if request.path == "/session":
+            return HttpResponse(
                 body={
                     "capabilities": {name: {} for name in CAPABILITIES},
                     "primaryAccounts": dict.fromkeys(CAPABILITIES, self.account_id),
@@ -61,14 +63,14 @@ class JmapEvents:
                     "eventSourceUrl": "/events?types={types}&closeafter={closeafter}&ping={ping}",
                 }
             )
-        if asked.path == "/events":
-            is_asking = asked.query["closeafter"] == "state"
+        if request.path == "/events":
+            is_asking = request.query["closeafter"] == "state"
             pieces = iter([b": welcome\n\n"]) if is_asking else self._events()
-            return Answer(200, headers={"Content-Type": "text/event-stream"}, pieces=pieces)
-        if asked.path.startswith("/blob/"):
-            return Answer(body=self.mails[asked.path.split("/")[3]])
-        calls = asked.json()["methodCalls"]
-        return Answer(body={"methodResponses": [self._call(*call) for call in calls]})
+            return HttpResponse(200, headers={"Content-Type": "text/event-stream"}, pieces=pieces)
+        if request.path.startswith("/blob/"):
+            return HttpResponse(body=self.mails[request.path.split("/")[3]])
+        calls = request.json()["methodCalls"]
+        return HttpResponse(body={"methodResponses": [self._call(*call) for call in calls]})
 
     def _events(self) -> Iterator[bytes]:
         listener: queue.Queue[bytes | None] = queue.Queue()

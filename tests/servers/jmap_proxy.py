@@ -1,4 +1,4 @@
-"""Stands before a JMAP server, and answers some of its methods itself."""
+"""A proxy in front of a JMAP server that answers some methods itself."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from collections.abc import Callable
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 Twist = Callable[[str, dict[str, Any]], Any]
-"""Told the name of a method and its arguments: what is answered in its place, or None."""
+"""Gets the name of a method and its arguments; returns a replacement, or None."""
 
 _PASSED_ON = ("authorization", "content-type", "accept")
 _PASSED_BACK = ("Location", "Content-Type")
 
 
-class _Stays(urllib.request.HTTPRedirectHandler):
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 class JmapProxy:
-    """Passes everything on, until it is told otherwise.
+    """Forwards every request unless a replacement is set.
 
-    `instead` is answered in place of the server; `after` once the server has done what was asked.
-    Either gives an `Answer`, or a list of method responses.
+    `instead` answers in place of the server; `after` once the server has handled the request.
+    Either returns an `HttpResponse`, or a list of method responses.
     """
 
     def __init__(self, server: str) -> None:
@@ -47,25 +47,25 @@ class JmapProxy:
     def url(self) -> str:
         return self.web.url
 
-    def _answer(self, asked: Asked) -> Answer:
-        calls = _calls(asked)
-        if self.instead and calls and (twisted := self.instead(*calls[0][:2])) is not None:
-            return _answered(twisted)
-        answer = self._pass_on(asked)
-        if self.after and calls and (twisted := self.after(*calls[0][:2])) is not None:
-            return _answered(twisted)
+    def _answer(self, request: HttpRequest) -> HttpResponse:
+        calls = _calls(request)
+        if self.instead and calls and (replacement := self.instead(*calls[0][:2])) is not None:
+            return _answered(replacement)
+        answer = self._pass_on(request)
+        if self.after and calls and (replacement := self.after(*calls[0][:2])) is not None:
+            return _answered(replacement)
         return answer
 
-    def _pass_on(self, asked: Asked) -> Answer:
-        query = f"?{urlencode(asked.query)}" if asked.query else ""
-        request = urllib.request.Request(
-            self.server + asked.path + query,
-            data=asked.body if asked.method == "POST" else None,
-            method=asked.method,
-            headers={name: value for name, value in asked.headers.items() if name in _PASSED_ON},
+    def _pass_on(self, request: HttpRequest) -> HttpResponse:
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        forwarded = urllib.request.Request(
+            self.server + request.path + query,
+            data=request.body if request.method == "POST" else None,
+            method=request.method,
+            headers={name: value for name, value in request.headers.items() if name in _PASSED_ON},
         )
         try:
-            response = urllib.request.build_opener(_Stays).open(request, timeout=120)
+            response = urllib.request.build_opener(_NoRedirects).open(forwarded, timeout=120)
             with response:
                 status, body, headers = response.status, response.read(), response.headers
         except urllib.error.HTTPError as error:
@@ -77,14 +77,18 @@ class JmapProxy:
         }
         if b'"apiUrl"' in body:
             body = body.replace(self.server.encode(), self.url.encode())
-        return Answer(status, body, back)
+        return HttpResponse(status, body, back)
 
 
-def _calls(asked: Asked) -> list[Any]:
-    if asked.method != "POST" or not asked.body.startswith(b'{"using"'):
+def _calls(request: HttpRequest) -> list[Any]:
+    if request.method != "POST" or not request.body.startswith(b'{"using"'):
         return []
-    return list(json.loads(asked.body)["methodCalls"])
+    return list(json.loads(request.body)["methodCalls"])
 
 
-def _answered(twisted: Any) -> Answer:
-    return twisted if isinstance(twisted, Answer) else Answer(body={"methodResponses": twisted})
+def _answered(replacement: Any) -> HttpResponse:
+    return (
+        replacement
+        if isinstance(replacement, HttpResponse)
+        else HttpResponse(body={"methodResponses": replacement})
+    )

@@ -1,4 +1,4 @@
-"""A keyring of the desktop, for a bus of its own: GNOME's, unlocked, in a folder."""
+"""A desktop keyring on its own session bus: GNOME's, unlocked, in a folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def unlocked_keyring(folder: Path) -> Iterator[dict[str, str]]:
-    """Start a session bus and its keyring; what their users need in their environment."""
+    """Start a session bus and its keyring; yields the environment of their users."""
     folder.mkdir(mode=0o700, exist_ok=True)
     bus = subprocess.Popen(
         ["dbus-daemon", "--session", "--nofork", "--print-address"],

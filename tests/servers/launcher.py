@@ -1,8 +1,8 @@
-"""Starts a command in a fork of `fork_server.py` and stands for it: streams, signals, exit code.
+"""Starts a command in a fork of `fork_server.py` and passes on streams, signals and exit code.
 
     python -I -S launcher.py SOCKET WORD…
 
-It imports as little as it can. If it is killed, so is the command.
+It imports as little as possible. If it is killed, the command is killed too.
 """
 
 import array
@@ -16,7 +16,7 @@ _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 def main() -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # until there is somebody to tell
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # until there is a process to pass them to
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(sys.argv[1])
     wish = (json.dumps([sys.argv[2:], dict(os.environ), os.getcwd()]) + "\n").encode()
@@ -29,7 +29,11 @@ def main() -> None:
         signal.signal(number, lambda number, _: os.kill(pid, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
     nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):  # these are the command's alone: a closed pipe must be seen
+    for stream in (
+        0,
+        1,
+        2,
+    ):  # only the command may hold these open, so that a closed pipe is detected
         os.dup2(nothing, stream)
     code = int(lines.readline())
     if code < 0:

@@ -1,4 +1,6 @@
-"""A real nginx on loopback with our configuration for cells; only ports and files differ."""
+"""A real nginx on loopback with the shipped configuration for cells; only ports and
+files differ.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tests.servers.ports import free_port
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "nginx-cells.conf"
 DOMAIN = "mail.example.com"
-PATIENCE_S = 60
+TIMEOUT_S = 60
 _MAIN = """
 {user}
 worker_processes 2;
@@ -56,7 +58,7 @@ class Nginx:
         return f"https://127.0.0.1:{self.port}"
 
     def configure(self, cells: Mapping[str, str]) -> None:
-        """Write the shipped configuration with these cells, each with its address."""
+        """Write the shipped configuration with the addresses of these cells."""
         self.cells = dict(cells)
         text = SHIPPED.read_text()
         upstreams = "".join(
@@ -70,13 +72,13 @@ class Nginx:
         text = text.replace(f"{folder}/fullchain.pem", str(self.tls.cert))
         text = text.replace(f"{folder}/privkey.pem", str(self.tls.key))
         (self.home / "cells.conf").write_text(text)
-        user = "user root;" if os.geteuid() == 0 else ""  # its folder is open to nobody else
+        user = "user root;" if os.geteuid() == 0 else ""  # its folder is private
         (self.home / "nginx.conf").write_text(_MAIN.format(home=self.home, user=user))
-        subprocess.run(self._words("-t", "-q"), check=True)
+        subprocess.run(self._arguments("-t", "-q"), check=True)
 
     def start(self) -> None:
-        self.process = subprocess.Popen(self._words())
-        deadline = time.monotonic() + PATIENCE_S
+        self.process = subprocess.Popen(self._arguments())
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
@@ -87,11 +89,11 @@ class Nginx:
         raise RuntimeError(f"nginx did not start: {(self.home / 'error.log').read_text()}")
 
     def reload(self) -> None:
-        """Read the configuration anew, and wait until new workers are at work."""
+        """Reload the configuration, and wait for the new workers."""
         assert self.process is not None
         before = self._workers()
         self.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not self._workers() - before:
             assert time.monotonic() < deadline, (self.home / "error.log").read_text()
             time.sleep(0.01)
@@ -99,14 +101,14 @@ class Nginx:
     def stop(self) -> None:
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(PATIENCE_S)
+            self.process.wait(TIMEOUT_S)
 
     def _workers(self) -> set[int]:
         assert self.process is not None
         pid = self.process.pid
         return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
-    def _words(self, *more: str) -> list[str]:
+    def _arguments(self, *more: str) -> list[str]:
         program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or "nginx"
         return [program, "-p", str(self.home), "-c", str(self.home / "nginx.conf"), *more]
 
@@ -121,7 +123,7 @@ def _once(pattern: re.Pattern[str], new: str, text: str) -> str:
 
 @contextmanager
 def nginx(folder: Path, cells: Mapping[str, str]) -> Iterator[Nginx]:
-    """Start a router to these cells, and stop it in the end."""
+    """Run a router in front of these cells."""
     folder.mkdir(parents=True, exist_ok=True)
     tls = certificate(folder / "tls", "localhost", DOMAIN, f"*.{DOMAIN}")
     router = Nginx(folder, free_port(), tls)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 
 class _Ports:
-    """Ports for servers that do not listen yet, so that nobody takes one in the meantime.
+    """Reserves ports for servers that do not listen yet.
 
-    They lie below those the kernel gives out, and a process has a block of them for itself: it says
-    so by an address that is gone when it ends, however it ends.
+    They are below the kernel's ephemeral ports. Each process reserves a block of them by binding a
+    socket address, which the kernel frees when the process exits.
     """
 
     FIRST, BLOCK, BLOCKS = 10_000, 250, 88
@@ -37,7 +37,7 @@ class _Ports:
         raise RuntimeError("no ports are left: other tests have them all")
 
     def take(self) -> int:
-        """The next one of ours that nobody listens on."""
+        """The next port of the block that is not in use."""
         for port in itertools.islice(self._next, self.BLOCK):
             with socket.socket() as probe, suppress(OSError):
                 probe.bind(("127.0.0.1", port))
@@ -47,19 +47,19 @@ class _Ports:
 
 @cache
 def _ports(pid: int) -> _Ports:
-    """The ports of this process: a fork has others."""
+    """The ports of this process: a fork has other ports."""
     return _Ports()
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on, and that nobody else is given."""
+    """An unused port on loopback that is not given to any other test."""
     return _ports(os.getpid()).take()
 
 
 def wait_for_greeting(
     port: int, process: subprocess.Popen[bytes], log: Path, *, within_s: float = 120
 ) -> None:
-    """Return when the server says `* OK`; raise with its log when it ends or stays silent."""
+    """Wait until the server says `* OK`; raises with its log if it exits or times out."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
         if process.poll() is not None:

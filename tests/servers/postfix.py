@@ -1,4 +1,4 @@
-"""A real Postfix on loopback: it relays everything to one port. Needs root and the package."""
+"""A real Postfix on loopback that relays all mail to one port. Needs root and the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL: its own folder, a random loopback port, a new database for each test."""
+"""A real PostgreSQL: its own folder, a free loopback port, a new database for each test."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Postgres:
         return f"postgresql://{_USER}@127.0.0.1:{self.port}/{database}"
 
     def new_database(self, *, is_empty: bool = False) -> str:
-        """The address of a database with our tables and nothing in them, or without tables."""
+        """The URL of a database with empty tables, or without tables."""
         name = f"test_{secrets.token_hex(6)}"
         self.copy_template(name, "template1" if is_empty else TEMPLATE)
         return self.url(name)
@@ -47,7 +47,8 @@ class Postgres:
     def copy_template(self, name: str, template: str = TEMPLATE) -> None:
         """Create a database as a copy of a template."""
         with psycopg.connect(self.url("postgres"), autocommit=True) as admin:
-            # Copied as files, as before version 15: it would write each page into the log as well.
+            # Copied as files, as before version 15, so that the pages are not written to the log as
+            # well.
             strategy = "STRATEGY FILE_COPY" if admin.info.server_version >= 150_000 else ""
             admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} {strategy}".encode())
 
@@ -57,7 +58,7 @@ class Postgres:
             admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
     def control(self, *arguments: str) -> None:
-        """Start, stop or restart the server, and wait until that is done."""
+        """Start, stop or restart the server, and wait until it has."""
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
         options += f"'{self.folder}' -c max_connections=200 {_SAFE if self.is_durable else _QUICK}"
         options += f" {self.options}"
@@ -86,7 +87,7 @@ class Postgres:
 
 
 def _programs() -> Path:
-    """Debian keeps each version in a folder of its own; the newest counts."""
+    """The folder of the newest installed version."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parts[4]))
     if found:
         return found[-1].parent
@@ -94,7 +95,7 @@ def _programs() -> Path:
 
 
 def run_program(folder: Path, program: Path, *arguments: str) -> None:
-    """Run a program of PostgreSQL as its user. Raises RuntimeError with what it said."""
+    """Run a program of PostgreSQL as its user. Raises RuntimeError with its output."""
     line = [str(program), *arguments]
     if os.geteuid() == 0:
         line = ["setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--init-groups", "--", *line]
@@ -107,7 +108,7 @@ def run_program(folder: Path, program: Path, *arguments: str) -> None:
 
 
 def new_folder() -> Path:
-    """A folder for a server, which runs as a user of its own."""
+    """A folder for a server that runs as another user."""
     folder = Path(tempfile.mkdtemp(prefix="postroom-pg-"))
     folder.chmod(0o755)
     if os.geteuid() == 0:
@@ -119,7 +120,7 @@ def new_folder() -> Path:
 def node(
     programs: Path | None = None, options: str = "", *, is_durable: bool
 ) -> Iterator[Postgres]:
-    """Start a server with no database of ours in a temporary folder, and stop it in the end."""
+    """Run a server without any of our databases in a temporary folder."""
     folder = new_folder()
     server = Postgres(folder, free_port(), is_durable, programs or _programs(), options)
     try:
@@ -136,7 +137,7 @@ def node(
 
 @contextmanager
 def running(*, is_durable: bool = False) -> Iterator[Postgres]:
-    """Start a server in a temporary folder and stop it in the end."""
+    """Run a server in a temporary folder."""
     with node(is_durable=is_durable) as server:
         server.make_template()
         yield server

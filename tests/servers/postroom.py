@@ -1,4 +1,4 @@
-"""A real Postroom: its own process, a random loopback port, a temporary folder."""
+"""A real Postroom: its own process, a free loopback port, a temporary folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PATIENCE_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that answers, and how to reach it."""
+    """A running server and its address."""
 
     url: str
     key: str
@@ -37,27 +37,27 @@ class Running:
 
     @property
     def log(self) -> str:
-        """What it has said so far."""
+        """Its output so far."""
         return _log_of(self.data).read_text(errors="replace")
 
     @property
     def env(self) -> dict[str, str]:
-        """What others on the same data need in their environment."""
+        """The environment for other processes on the same data."""
         return environment(self.data, self.extra)
 
 
 def command(*arguments: str) -> list[str]:
-    """The command line of Postroom, for tests of how a process starts, is interrupted or ends."""
+    """The command line of Postroom, for tests of how a process starts, is interrupted or exits."""
     return [sys.executable, "-m", "postroom", *arguments]
 
 
 def forked_command(*arguments: str) -> list[str]:
-    """The same command line, but nothing is imported anew: for tests of what a command does."""
+    """The same command line without new imports, for tests of what a command does."""
     return shared_fork_server().command(*arguments)
 
 
 def write_program(folder: Path) -> Path:
-    """Write the program `postroom`, for what looks for it in PATH; it imports nothing anew."""
+    """Write the program `postroom` for callers that look it up in PATH; it runs in a fork."""
     folder.mkdir(exist_ok=True)
     program = folder / "postroom"
     program.write_text(f'#!/bin/sh\nexec {shlex.join(forked_command())} "$@"\n')
@@ -66,7 +66,7 @@ def write_program(folder: Path) -> Path:
 
 
 def environment(data: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This environment without anybody's own settings of Postroom."""
+    """The current environment without any settings of Postroom."""
     ours = ("POSTROOM_", "MAIL_IMAP_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     own = {"POSTROOM_DATA_DIR": str(data), "POSTROOM_SMTP_LISTEN": "127.0.0.1:0"}
@@ -74,7 +74,7 @@ def environment(data: Path, extra: Mapping[str, str] | None = None) -> dict[str,
 
 
 def create_store(data: Path) -> None:
-    """A store with nothing in it, in a thread since the test may have a loop."""
+    """Create an empty store, in a thread because the test may have an event loop."""
     settings = read_settings({"POSTROOM_DATA_DIR": str(data)}).settings
 
     async def create() -> None:
@@ -95,7 +95,7 @@ def running(
     is_forked: bool = True,
     **extra: str,
 ) -> Iterator[Running]:
-    """Start a server and stop it in the end."""
+    """Run a server."""
     key = "pk_" + secrets.token_urlsafe(24)
     port = free_port()
     env = environment(data, {"POSTROOM_API_KEY": key, "POSTROOM_PORT": str(port), **extra})
@@ -115,7 +115,7 @@ def running(
 def _start(
     words: list[str], env: Mapping[str, str], output: int, *, is_forked: bool
 ) -> subprocess.Popen[bytes] | Forked:
-    """Start a server; one with several workers looks after processes of its own."""
+    """Start a server; one with several workers manages processes of its own."""
     if not is_forked:
         return subprocess.Popen(command(*words), env=env, stdout=output, stderr=output)
     with Path(os.devnull).open("rb") as nothing:

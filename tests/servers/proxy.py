@@ -1,4 +1,4 @@
-"""A proxy between a client and a server that counts, delays, slows down and cuts."""
+"""A TCP proxy that counts, delays, throttles and cuts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _CHUNK_BYTES = 65_536
 
 @dataclass
 class Proxy:
-    """What passed, and what is to be done to it.
+    """The counters of the traffic, and the faults to inject.
 
-    `round_trips` counts how often the client spoke after it had been spoken to: what it says
-    without waiting is one trip. `cut_after` ends a connection after so many bytes of the server,
-    for the next `cuts` connections that get so far; `stall_after` falls silent instead.
+    `round_trips` counts how often the client sent after it had received: data sent without waiting
+    is one round trip. `cut_after` ends a connection after so many bytes from the server, for the
+    next `cuts` connections that get so far; `stall_after` stops sending instead.
     """
 
     target: int
@@ -30,19 +30,19 @@ class Proxy:
     connections: int = 0
     bytes_from_server: int = 0
     bytes_from_client: int = 0
-    _open: set[_Talk] = field(default_factory=set)
+    _open: set[_Connection] = field(default_factory=set)
 
     def reset(self) -> None:
-        """Count from here on."""
+        """Set all counters to zero."""
         self.round_trips = self.connections = 0
         self.bytes_from_server = self.bytes_from_client = 0
-        for talk in self._open:
-            talk.passed = 0
+        for connection in self._open:
+            connection.passed = 0
 
     def cut_all(self) -> None:
-        """End every connection that is open now."""
-        for talk in list(self._open):
-            talk.abort()
+        """End every open connection."""
+        for connection in list(self._open):
+            connection.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -51,19 +51,19 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
-        talk = _Talk(self, writer, server_writer)
-        self._open.add(talk)
+        connection = _Connection(self, writer, server_writer)
+        self._open.add(connection)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(talk.relay(reader, talk.from_client, server_writer))
-                tasks.create_task(talk.relay(server_reader, talk.from_server, writer))
+                tasks.create_task(connection.relay(reader, connection.from_client, server_writer))
+                tasks.create_task(connection.relay(server_reader, connection.from_server, writer))
         finally:
-            self._open.discard(talk)
-            talk.abort()
+            self._open.discard(connection)
+            connection.abort()
 
 
 @dataclass(eq=False)
-class _Talk:
+class _Connection:
     """One connection."""
 
     proxy: Proxy
@@ -104,7 +104,7 @@ class _Talk:
         count: Callable[[bytes], bytes],
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Pass on what one side says, in order and in time."""
+        """Pass on the data of one side, in order and with the delay."""
         waiting: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue()
         passing = asyncio.ensure_future(self._pass(waiting, writer))
         try:

@@ -1,4 +1,4 @@
-"""A relay of our own that says what it is told to say, and keeps what it was given."""
+"""A scripted SMTP relay that records what it receives."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ CUT = object()
 """Instead of a reply: close the connection."""
 
 HANG = object()
-"""Instead of a reply: say nothing more."""
+"""Instead of a reply: send nothing more."""
 
 
 class Part(bytes):
-    """The beginning of a reply, after which the connection ends."""
+    """The beginning of a reply, after which the connection is closed."""
 
 
 Reply = bytes | object
@@ -40,19 +40,19 @@ USUAL: Script = {
 
 @dataclass
 class Mail:
-    """What the relay was given: the envelope, and the bytes as they came."""
+    """A received mail: the envelope, and the bytes as they came."""
 
     sender: str
     recipients: list[str]
     data: bytes
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     is_taken: bool = False
-    """Whether somebody will get it: the relay said so, or what it said did not arrive."""
+    """Whether it is delivered: the relay accepted it, or its reply was lost."""
 
 
 @dataclass
 class Relay:
-    """Listens on loopback. `script` replaces usual replies; a function gets the whole line."""
+    """Listens on loopback. `script` replaces default replies; a function gets the whole line."""
 
     script: Script = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
@@ -76,20 +76,20 @@ class Relay:
         writer.close()
 
     def hang_up(self) -> None:
-        """End every connection, as a relay does with those that are idle."""
+        """Close every connection, as a relay does with idle ones."""
         for writer in self._open:
             writer.close()
 
     async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         mail = Mail("", [], b"")
-        if not await self._say(writer, "GREETING", ""):
+        if not await self._reply(writer, "GREETING", ""):
             return
         while line := (await reader.readline()).decode("utf-8", "replace").rstrip("\r\n"):
             self.lines.append(line)
             verb = line.split()[0].upper()
             if verb == "MAIL":
                 mail = Mail(line.split("<", 1)[1].split(">")[0], [], b"")
-            code = await self._say(writer, verb, line)
+            code = await self._reply(writer, verb, line)
             if not code or verb == "QUIT":
                 return
             if verb == "RCPT" and code.startswith(b"2"):
@@ -100,12 +100,12 @@ class Relay:
                 mail.data = await reader.readuntil(b"\r\n.\r\n")
                 self.dot_came.set()
                 self.mails.append(mail)
-                answer = await self._say(writer, "DOT", "")
+                answer = await self._reply(writer, "DOT", "")
                 mail.is_taken = not answer or answer.startswith(b"2")
                 if not answer:
                     return
 
-    async def _say(self, writer: asyncio.StreamWriter, verb: str, line: str) -> bytes:
+    async def _reply(self, writer: asyncio.StreamWriter, verb: str, line: str) -> bytes:
         reply = self.script.get(verb, USUAL.get(verb, b"502 what?"))
         if callable(reply):
             reply = reply(line)
@@ -125,7 +125,7 @@ class Relay:
 
 @asynccontextmanager
 async def relaying(script: Script | None = None, **options: object) -> AsyncIterator[Relay]:
-    """A relay that listens for as long as the block lasts."""
+    """Run a relay."""
     relay = Relay(script or {}, **options)  # type: ignore[arg-type]
     tasks: set[asyncio.Task[None]] = set()
 

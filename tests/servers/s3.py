@@ -1,4 +1,4 @@
-"""A server that speaks S3 (moto) on a random loopback port, with one empty bucket."""
+"""A server that speaks S3 (moto) on a free loopback port, with one empty bucket."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from werkzeug.serving import make_server
 
 @dataclass
 class Faults:
-    """What the server was asked, and what it says instead of what it knows.
+    """The requests to the server, and injected faults.
 
-    `instead` is given a request as WSGI has it, and returns a status or nothing; `words` go with
-    the status, except to a HEAD.
+    `instead` gets the WSGI environment of a request, and returns a status or None; `words` is the
+    body of the response, except to a HEAD.
     """
 
     instead: Callable[[dict[str, Any]], str | None] = lambda _request: None
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
     words: str = ""
 
     def before(self, server: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
@@ -37,7 +37,7 @@ class Faults:
         def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
             method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
             path += f"?{environ['QUERY_STRING']}" if environ["QUERY_STRING"] else ""
-            self.asked.append((method, path))
+            self.requests.append((method, path))
             status = self.instead(environ)
             if status is None:
                 return server(environ, start)
@@ -50,13 +50,13 @@ class Faults:
 
 
 def answering(status: str, method: str) -> Callable[[dict[str, Any]], str | None]:
-    """A fault: what is answered to one method."""
+    """A fault: the status to return for one method."""
     return lambda request: status if request["REQUEST_METHOD"] == method else None
 
 
 @contextmanager
 def running(bucket: str = "postroom-test", faults: Faults | None = None) -> Iterator[S3Store]:
-    """Start the server, make the bucket, and stop in the end."""
+    """Run the server and create the bucket."""
     app = (faults or Faults()).before(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
     thread = Thread(target=server.serve_forever)
@@ -81,13 +81,13 @@ def running(bucket: str = "postroom-test", faults: Faults | None = None) -> Iter
 
 
 def empty(store: S3Store) -> None:
-    """Remove what is there: all servers of a process have the same buckets."""
+    """Delete all objects: the servers of one process share their buckets."""
     for part in obstore.list(store):
         obstore.delete(store, [entry["path"] for entry in part])
 
 
 def environment(store: S3Store) -> dict[str, str]:
-    """What a user sets to reach the same server; the bucket is named elsewhere."""
+    """The settings with which a user reaches the same server; the bucket is named elsewhere."""
     return {
         "AWS_ENDPOINT_URL": store.config["endpoint"],
         "AWS_ALLOW_HTTP": "true",

@@ -1,4 +1,4 @@
-"""A PostgreSQL with a synchronous standby that can take its place."""
+"""A PostgreSQL with a synchronous standby that can be promoted."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from tests.servers.postgres import Postgres, new_folder, run_program, running
 
 
 class Pair:
-    """A primary and its standby; what the primary has confirmed is on both."""
+    """A primary and its standby; every confirmed commit is on both."""
 
     def __init__(self, primary: Postgres) -> None:
         self.primary, self._folders = primary, list[Path]()
         self.standby = self._new_standby(free_port())
 
     def url(self, database: str) -> str:
-        """Both servers; the one that can be written to is used."""
+        """The addresses of both servers; the one that accepts writes is used."""
         hosts = ",".join(f"127.0.0.1:{one.port}" for one in (self.primary, self.standby))
         return f"postgresql://postgres@{hosts}/{database}?target_session_attrs=read-write"
 
     def promote(self) -> None:
-        """Stop the primary at once, and let the standby take its place."""
+        """Stop the primary immediately, and promote the standby."""
         self.primary.control("stop", "-m", "immediate")
         self.standby.control("promote")
         self.primary, self.standby = self.standby, self.primary
 
     def rebuild(self) -> None:
-        """Make the server that was the primary a standby of the other, on its port."""
+        """Turn the former primary into a standby of the other server, on its port."""
         self.standby = self._new_standby(self.standby.port)
 
     def _new_standby(self, port: int) -> Postgres:
@@ -55,7 +55,7 @@ class Pair:
 
 @contextmanager
 def replicated() -> Iterator[Pair]:
-    """Start both, and stop them in the end."""
+    """Run both servers."""
     with running(is_durable=True) as primary:
         pair = Pair(primary)
         try:

@@ -1,4 +1,4 @@
-"""A small HTTP server in a thread, for providers that have no server we could start."""
+"""A small HTTP server in a thread, for providers without a server or emulator."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, urlsplit
 
 
 @dataclass(slots=True)
-class Asked:
-    """A request as a server sees it."""
+class HttpRequest:
+    """A request as received by the server."""
 
     method: str
     path: str
@@ -27,8 +27,8 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Answer:
-    """What is sent back; a stream of pieces stays open until it ends."""
+class HttpResponse:
+    """The response; a stream of pieces stays open until it ends."""
 
     status: int = 200
     body: Any = None
@@ -39,12 +39,12 @@ class Answer:
 class WebServer:
     """Listens on loopback while its `with` block does; *answer* runs in a thread of its own.
 
-    It may be replaced meanwhile, by one that answers otherwise.
+    *answer* may be replaced while it runs.
     """
 
-    def __init__(self, answer: Callable[[Asked], Answer]) -> None:
+    def __init__(self, answer: Callable[[HttpRequest], HttpResponse]) -> None:
         self.answer = answer
-        self.asked: list[Asked] = []
+        self.requests: list[HttpRequest] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -56,20 +56,20 @@ class WebServer:
             def _serve(self) -> None:
                 parts = urlsplit(self.path)
                 length = int(self.headers.get("Content-Length") or 0)
-                asked = Asked(
+                request = HttpRequest(
                     self.command,
                     parts.path,
                     {k: v[0] for k, v in parse_qs(parts.query, keep_blank_values=True).items()},
                     {k.lower(): v for k, v in self.headers.items()},
                     self.rfile.read(length),
                 )
-                outer.asked.append(asked)
+                outer.requests.append(request)
                 try:
-                    self._send(outer.answer(asked))
+                    self._send(outer.answer(request))
                 except (BrokenPipeError, ConnectionResetError):
                     self.close_connection = True
 
-            def _send(self, given: Answer) -> None:
+            def _send(self, given: HttpResponse) -> None:
                 self.send_response(given.status)
                 for name, value in given.headers.items():
                     self.send_header(name, value)
@@ -96,7 +96,7 @@ class WebServer:
             do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = _serve  # noqa: N815
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                """Say nothing."""
+                """Do not log."""
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
@@ -105,7 +105,7 @@ class WebServer:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        # It looks so often whether it is to stop.
+        # How often it checks whether to stop.
         serve = partial(self._server.serve_forever, poll_interval=0.02)
         self._thread = threading.Thread(target=serve, daemon=True)
         self._thread.start()

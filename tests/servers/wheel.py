@@ -1,4 +1,4 @@
-"""The wheel as its users get it: built from this tree, and unpacked beside it."""
+"""The wheel as installed by users: built from this tree, and unpacked elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def unpacked(folder: Path) -> Path:
-    """Build the wheel, and unpack it where nothing of the source tree is found."""
+    """Build the wheel, and unpack it where the source tree is not importable."""
     words = ["-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder / "dist")]
     subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True)
     [wheel] = (folder / "dist").glob("*.whl")

@@ -1,4 +1,4 @@
-"""Accounts at providers, and mail that comes from them."""
+"""Accounts at providers, and mail from them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def new_account(services: Services, name: str = "work", provider: str = "i
 async def arrive(
     services: Services, account: Account, raw: bytes, ref: RemoteRef, mailbox: str = "Inbox"
 ) -> str:
-    """Let a mail come from the provider; the id of the message."""
+    """Store a mail from the provider; returns the id of the message."""
     remote = RemoteMessage(ref, (mailbox,), (), ())
     message = await prepare(services, Arrival(raw, account.inbox_id))
     pair = (replace(message, mailboxes=(mailbox,)), remote)

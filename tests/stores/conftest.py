@@ -1,4 +1,4 @@
-"""Every store test runs on every store. A store that cannot pass is not a store."""
+"""Every store passes the same tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OpenAgain = Callable[[], Awaitable[Store]]
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAgain:
-    """Opens the store of this test once more, as another process would."""
+    """Opens the store of this test again, as another process would."""
     if request.param == "sqlite":
         return lambda: sqlite.open_store(tmp_path / "postroom.db")
     url = request.getfixturevalue("database_url")
@@ -36,7 +36,7 @@ async def store(open_again: OpenAgain) -> AsyncIterator[Store]:
 
 
 def clock_from(start: datetime) -> Iterator[datetime]:
-    """One second further at each look."""
+    """A clock that advances by a second at each call."""
     while True:
         yield start
         start += timedelta(seconds=1)

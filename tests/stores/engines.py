@@ -1,4 +1,4 @@
-"""What tests of the PostgreSQL engine write, read and end."""
+"""Small transactions for tests of the PostgreSQL engine."""
 
 from __future__ import annotations
 

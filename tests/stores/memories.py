@@ -1,4 +1,4 @@
-"""Memories that tests keep and read."""
+"""Store and read memories."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Databases of earlier versions, as their own programs have made them.
+"""Databases of earlier versions, as created by their own programs.
 
-`dumps` holds, for schema 33, what the command line and the server of that version wrote, and for
-later ones the same as that version has upgraded it: the SQL of the schema, `-- rows`, and the SQL
-of the rows. The PostgreSQL ones have three partitions.
+`dumps` has, for schema 33, the data that the command line and the server of that version wrote, and
+for later ones the same data upgraded by that version: the SQL of the schema, `-- rows`, and the SQL
+of the rows. The PostgreSQL databases have three partitions.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SECRET = "INSERT INTO facts (name, value) VALUES ('secret', {})"
 
 
 class OldStore:
-    """A database of an earlier version: rows are written to it, and then it is opened.
+    """A database of an earlier version: rows are written to it before it is upgraded.
 
-    Without *rows* it is as it was just after it was created.
+    Without *rows* it is as it was just after its creation.
     """
 
     def __init__(self, version: int, folder: Path, url: str = "", *, rows: bool = True) -> None:
@@ -54,7 +54,7 @@ class OldStore:
         self.run(inserts)
 
     def run(self, sql: str) -> None:
-        """Run statements of the version that made the database."""
+        """Run statements as the version that created the database."""
         if self.url:
             with psycopg.connect(self.url, autocommit=True) as connection:
                 connection.execute(sql.encode())
@@ -75,7 +75,7 @@ class OldStore:
         connection.close()
 
     def all(self, sql: str) -> list[Row]:
-        """The rows that a statement finds."""
+        """The rows of a query."""
         if self.url:
             with psycopg.connect(self.url, autocommit=True) as server:
                 return server.execute(sql.encode()).fetchall()
@@ -86,12 +86,12 @@ class OldStore:
             connection.close()
 
     def open(self) -> Engine:
-        """Upgrade it and open it."""
+        """Upgrade and open the database."""
         return PostgresEngine.open(self.url) if self.url else SqliteEngine.open(self.path)
 
 
 def reset(url: str) -> None:
-    """Remove everything from a PostgreSQL database."""
+    """Delete everything in a PostgreSQL database."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")

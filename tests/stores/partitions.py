@@ -1,7 +1,7 @@
-"""Which partitions a query looks into, as PostgreSQL plans it.
+"""The partitions that a query reads, according to PostgreSQL's query plan.
 
-The planner is left no choice but which partitions to leave out, so that the answer depends on the
-query alone and not on how full the tables are.
+The planner may only choose which partitions to leave out, so that the result depends on the query
+alone and not on the number of rows.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ PLAIN = (
     "enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan", "enable_hashjoin",
     "enable_mergejoin", "enable_material", "enable_memoize",
 )  # fmt: skip
-"""What the planner must do without: then a plan names every partition that may be needed."""
+"""Disabled planner features, so that a plan names every partition that may be needed."""
 
 
 def record(patch: pytest.MonkeyPatch) -> Statements:
-    """Every statement that is run from now on, with some values."""
+    """Record every statement that is run from now on, with the values of one call."""
     found: Statements = {}
     real, real_many = connections.PostgresTransaction._execute, connections.PostgresTransaction.many
 
@@ -43,13 +43,13 @@ def record(patch: pytest.MonkeyPatch) -> Statements:
     return found
 
 
-def crossing(url: str, asked: Statements) -> dict[str, set[str]]:
-    """For each query, the tables of which more than one partition is looked at."""
+def crossing(url: str, statements: Statements) -> dict[str, set[str]]:
+    """For each query, the tables of which it reads more than one partition."""
     found: dict[str, set[str]] = {}
     with connections.connect(url) as connection:
         for name in PLAIN:
             connection.execute(f"SET {name} = off".encode())
-        for statement, values in asked.items():
+        for statement, values in statements.items():
             if not re.match(rb"\s*(SELECT|UPDATE|DELETE|INSERT)", statement):
                 continue
             seen = set(re.findall(r" on (\w+)_(\d)\b", _plan(connection, statement, values)))

@@ -1,4 +1,4 @@
-"""Mail that tests have recorded as sent."""
+"""Mail that is recorded as sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is changed here waits for the provider, and is told to it and to nobody else."""
+"""Local changes are queued for the provider of their account, and for no other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.mails import mail, new_inbox, prepare
 from tests.stores.accounts import ONE, TWO, arrive, new_account
 
 
-async def test_a_change_here_waits_for_the_provider_and_keeps_what_it_says_out(
+async def test_a_pending_local_change_overrides_the_state_at_the_provider(
     services: Services,
 ) -> None:
     account = await new_account(services)
@@ -53,7 +53,7 @@ async def test_a_change_here_waits_for_the_provider_and_keeps_what_it_says_out(
     assert (("seen", "flagged"), ("Work",)) == (message.flags, message.labels)
 
 
-async def test_a_change_of_a_local_message_is_told_to_nobody(services: Services) -> None:
+async def test_a_change_of_a_local_message_is_not_queued(services: Services) -> None:
     account, inbox = await new_account(services), await new_inbox(services)
     from tests.mails import deliver
 
@@ -63,7 +63,7 @@ async def test_a_change_of_a_local_message_is_told_to_nobody(services: Services)
     assert [] == await services.store.due_pushes(account.id, services.clock(), 10)
 
 
-async def test_what_failed_is_tried_again_in_order(services: Services) -> None:
+async def test_failed_changes_are_retried_in_order(services: Services) -> None:
     account = await new_account(services)
     message_id = await arrive(services, account, mail(), ONE)
     for flags in (("seen",), ("seen", "flagged")):
@@ -77,7 +77,7 @@ async def test_what_failed_is_tried_again_in_order(services: Services) -> None:
     assert [first.number, first.number + 1] == [push.number for push in due]
 
 
-async def test_a_refusal_is_kept_with_the_account(services: Services) -> None:
+async def test_a_refusal_is_stored_with_the_account(services: Services) -> None:
     account = await new_account(services)
     message_id = await arrive(services, account, mail(), ONE)
     await services.store.change_messages([message_id], Change(flags=("seen",)), EVERYTHING)
@@ -91,7 +91,7 @@ async def test_a_refusal_is_kept_with_the_account(services: Services) -> None:
     assert refused == found.last_refusal
 
 
-async def test_in_gmail_a_move_to_a_mailbox_of_ones_own_is_a_label(services: Services) -> None:
+async def test_in_gmail_a_move_to_a_custom_mailbox_is_a_label(services: Services) -> None:
     account = await new_account(services, provider="gmail")
     message_id = await arrive(services, account, mail(), RemoteRef("", "a"))
     await services.store.change_messages([message_id], Change(move_to="Projects"), EVERYTHING)
@@ -102,7 +102,7 @@ async def test_in_gmail_a_move_to_a_mailbox_of_ones_own_is_a_label(services: Ser
 
 
 @pytest.mark.parametrize("provider", ["imap", "gmail"])
-async def test_what_rules_did_at_arrival_is_told_to_the_provider(
+async def test_changes_of_rules_at_arrival_are_queued_for_the_provider(
     services: Services, provider: str
 ) -> None:
     account = await new_account(services, provider=provider)
@@ -130,7 +130,7 @@ async def test_what_rules_did_at_arrival_is_told_to_the_provider(
     )
 
 
-async def test_mail_that_rules_leave_alone_is_told_to_nobody(services: Services) -> None:
+async def test_mail_without_matching_rules_queues_no_change(services: Services) -> None:
     account = await new_account(services)
     await arrive(services, account, mail(), ONE)
 

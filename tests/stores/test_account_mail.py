@@ -1,4 +1,4 @@
-"""Mail of an account is one message, wherever its provider has it, until it is nowhere."""
+"""A mail of an account is one message, in all mailboxes, until it is in none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_a_mail_in_two_mailboxes_is_one_message(services: Services) -> Non
     assert (first, {"Inbox", "Archive"}) == (second, set(message.mailboxes))
 
 
-async def test_a_message_stays_until_it_is_nowhere(services: Services) -> None:
+async def test_a_message_stays_until_it_is_in_no_mailbox(services: Services) -> None:
     account, raw = await new_account(services), mail()
     message_id = await arrive(services, account, raw, ONE)
     await arrive(services, account, raw, TWO, "Archive")
@@ -46,7 +46,7 @@ async def test_a_message_stays_until_it_is_nowhere(services: Services) -> None:
     assert not await services.store.problems()
 
 
-async def test_a_mail_that_still_waits_to_be_sent_outlives_its_copy_at_the_provider(
+async def test_pending_mail_survives_the_deletion_of_its_remote_copy(
     services: Services,
 ) -> None:
     account = await new_account(services)
@@ -86,7 +86,7 @@ async def test_a_message_that_was_removed_here_does_not_come_back(services: Serv
     assert ("delete", ((ONE, ("Inbox",)),)) == (push.kind, push.refs)
 
 
-async def test_what_went_to_trash_there_is_unknown_once_it_is_taken_out(services: Services) -> None:
+async def test_mail_restored_from_the_remote_trash_is_new(services: Services) -> None:
     account = await new_account(services)
     message_id = await arrive(services, account, mail(), ONE)
     await services.store.remove_message(message_id, EVERYTHING)
@@ -109,7 +109,7 @@ STEP = st.tuples(st.integers(0, 3), st.one_of(st.none(), st.sampled_from(PLACES)
 async def test_a_mail_by_any_routes_is_one_message_and_one_event(
     services: Services, steps: list[tuple[int, RemoteRef | None]]
 ) -> None:
-    """By SMTP (no place), from two mailboxes, and after another UIDVALIDITY."""
+    """By SMTP (without a mailbox), from two mailboxes, and after a change of UIDVALIDITY."""
     account = await new_account(services, f"box{services.new_id('x')[2:10]}")
     ids = ["<0@example.com>", "<1@example.com>", None, None]
     raws = [mail(f"Mail {number}", message_id=own) for number, own in enumerate(ids)]

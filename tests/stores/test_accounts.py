@@ -1,4 +1,4 @@
-"""Accounts in the store: their inbox, their addresses, and what is amiss with them."""
+"""Accounts in the store: their inbox, their addresses, and their problems."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_an_account_has_one_inbox_and_one_name(services: Services) -> None
         await new_account(services)
 
 
-async def test_an_account_goes_with_everything_of_it(services: Services) -> None:
+async def test_removing_an_account_removes_its_data(services: Services) -> None:
     account = await new_account(services)
     message_id = await arrive(services, account, mail(), ONE)
     await services.store.change_messages([message_id], Change(flags=("seen",)), EVERYTHING)
@@ -43,7 +43,7 @@ async def test_an_account_goes_with_everything_of_it(services: Services) -> None
     assert not await services.store.problems()
 
 
-async def test_an_alias_receives_and_is_taken(services: Services) -> None:
+async def test_an_alias_receives_mail_and_is_unique(services: Services) -> None:
     inbox = await new_inbox(services)
     alias = Identity("idn_1", "sales@postroom.localhost", "Sales", "", inbox.id, None, False)
     await services.store.add_identity(alias)
@@ -61,7 +61,7 @@ async def test_an_alias_receives_and_is_taken(services: Services) -> None:
     assert "idn_1" == default.id
 
 
-async def test_an_account_that_hangs_leaves_places_to_others(services: Services) -> None:
+async def test_a_hanging_account_does_not_block_others(services: Services) -> None:
     senders = {}
     for name in ("slow", "quick"):
         account = await new_account(services, name)
@@ -83,7 +83,7 @@ async def test_an_account_that_hangs_leaves_places_to_others(services: Services)
     assert ["quick"] * PER_ACCOUNT == [senders[job.message_id] for job in then]
 
 
-async def test_addresses_follow_what_their_provider_tells_of_them(services: Services) -> None:
+async def test_addresses_are_updated_from_the_provider(services: Services) -> None:
     inbox = (await new_account(services)).inbox_id
 
     def there(key: str, name: str, signature: str = "") -> Identity:
@@ -115,7 +115,7 @@ async def test_addresses_follow_what_their_provider_tells_of_them(services: Serv
     assert not await services.store.problems()
 
 
-async def test_an_installation_with_accounts_is_found_in_order(services: Services) -> None:
+async def test_an_installation_with_accounts_is_verified(services: Services) -> None:
     account = await new_account(services)
     first = await arrive(services, account, mail(), ONE)
     second = await arrive(services, account, mail("Other"), TWO, "Archive")
@@ -140,7 +140,7 @@ async def test_an_installation_with_accounts_is_found_in_order(services: Service
         ("DELETE FROM identities", "has no address to send from"),
     ],
 )
-async def test_what_is_amiss_with_an_account_is_found(
+async def test_problems_of_an_account_are_found(
     services: Services, damage: str, found: str
 ) -> None:
     account = await new_account(services)

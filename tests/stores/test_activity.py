@@ -1,4 +1,4 @@
-"""Mail, rules and calls of tools are counted per day, and everyone sees the counts of their own."""
+"""Mail, rules and tool calls are counted per day; each caller sees its own counts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from postroom.pipeline.counters import CallCounts
 from postroom.pipeline.ingest import Arrival, receive
 from postroom.pipeline.maintenance import remove_old_counts
 from tests.callers import a_caller
+from tests.isolation.tenants import rule_yaml
 from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.clock import Clock
-from tests.walls.tenants import rule_yaml
 
 TODAY = date(2026, 6, 1)
 MAIL = {"to": ["x@example.com"], "subject": "S", "body_text": "B"}
@@ -50,7 +50,7 @@ def at(app: App, moment: datetime) -> None:
     clock.now = moment
 
 
-async def asked(
+async def activity(
     app: App, *, days: int = 14, key: str = "", inboxes: View | None = None
 ) -> Activity:
     caller = OWNER if inboxes is None else a_caller(key, inboxes=inboxes, namespaces=NOTHING)
@@ -68,11 +68,11 @@ async def test_mail_is_counted_on_its_day_in_utc(app: App) -> None:
         at(app, moment)
         await deliver(app.services, inbox, mail(f"Mail of {moment}", date=moment))
 
-    found = await asked(app, days=3)
+    found = await activity(app, days=3)
 
     assert [(30, 1), (31, 2), (1, 1)] == [(day.day.day, day.received) for day in found.days]
     assert TODAY == found.days[-1].day
-    assert 3 == (await asked(app, days=2)).total("received")
+    assert 3 == (await activity(app, days=2)).total("received")
 
 
 async def test_sent_mail_is_counted_by_who_asked_for_it(app: App) -> None:
@@ -82,7 +82,7 @@ async def test_sent_mail_is_counted_by_who_asked_for_it(app: App) -> None:
         arguments = {**MAIL, "subject": f"S{number}"}
         await call(app.context(OWNER, via), send_message, arguments)
 
-    found = (await asked(app)).days[-1]
+    found = (await activity(app)).days[-1]
 
     assert DayActivity(TODAY, sent_by_agents=3, sent_by_people=3, sent_by_rules=1) == found
     assert 7 == found.sent
@@ -96,12 +96,12 @@ async def test_a_repeated_send_a_duplicate_and_imported_mail_are_not_counted(app
         await deliver(app.services, inbox, mail("Once", message_id="<once@x>"))
     await receive(app.services, Arrival(mail("Old"), inbox.id, is_imported=True))
 
-    day = (await asked(app)).days[-1]
+    day = (await activity(app)).days[-1]
 
     assert (1, 1) == (day.received, day.sent)
 
 
-async def test_what_was_counted_stays_when_a_message_or_an_inbox_is_removed(app: App) -> None:
+async def test_counts_stay_when_a_message_or_an_inbox_is_removed(app: App) -> None:
     inbox, other = await new_inbox(app.services), await new_inbox(app.services, "other")
     gone = await deliver(app.services, inbox, mail("One"))
     await deliver(app.services, other, mail("Two"))
@@ -109,8 +109,8 @@ async def test_what_was_counted_stays_when_a_message_or_an_inbox_is_removed(app:
     await call(owner, delete_message, {"message_id": gone.message_id, "permanent": True})
     await call(owner, delete_inbox, {"inbox_id": inbox.id, "force": True})
 
-    limited = await asked(app, key="key_a", inboxes=only(inbox.id))
-    assert (2, 0) == ((await asked(app)).total("received"), limited.total("received"))
+    limited = await activity(app, key="key_a", inboxes=only(inbox.id))
+    assert (2, 0) == ((await activity(app)).total("received"), limited.total("received"))
     left = "SELECT count(*) FROM daily_mail WHERE inbox NOT IN (0, 2)"
     assert (0,) == await app.services.store.engine.read(lambda tx: tx.one(left))
 
@@ -126,7 +126,7 @@ async def test_a_rule_is_counted_for_each_message_that_it_is_applied_to(app: App
     await call(owner, undo_rule_plan, {"plan_id": plan.plan_id})
 
     # the second mail has the flag already, so the plan changes the first one only
-    assert 2 == (await asked(app)).total("rules")
+    assert 2 == (await activity(app)).total("rules")
 
 
 async def test_held_mail_is_counted_as_sent_and_as_held(app: App) -> None:
@@ -136,7 +136,7 @@ async def test_held_mail_is_counted_as_sent_and_as_held(app: App) -> None:
     sent = await call(app.context(agent, "mcp"), send_message, MAIL)
     assert "held" == sent.status
 
-    day = (await asked(app)).days[-1]
+    day = (await activity(app)).days[-1]
 
     assert (1, 1) == (day.sent_by_agents, day.held)
 
@@ -153,13 +153,13 @@ async def test_a_limited_key_sees_counts_of_its_inboxes_and_calls_of_its_own(app
     app.services.calls.add(app.services.clock(), "key_a", "mcp", "tool_of_key_a", is_error=False)
     app.services.calls.add(app.services.clock(), "key_b", "mcp", "tool_of_key_b", is_error=True)
 
-    limited = await asked(app, key="key_a", inboxes=only(mine.id))
-    blind = await asked(app, key="key_c", inboxes=NOTHING)
+    limited = await activity(app, key="key_a", inboxes=only(mine.id))
+    blind = await activity(app, key="key_c", inboxes=NOTHING)
 
     assert DayActivity(TODAY, received=1, tool_calls=6, tool_errors=1) == limited.days[-1]
     assert (ToolUse("tool_of_key_a", 6, 1),) == limited.tools
     assert (DayActivity(TODAY), ()) == (blind.days[-1], blind.tools)
-    whole = await asked(app)
+    whole = await activity(app)
     totals = [whole.total(n) for n in ("received", "sent", "tool_calls", "tool_errors")]
     assert [4, 1, 12, 3] == totals
 
@@ -171,7 +171,7 @@ async def test_calls_are_written_when_the_program_closes(app: App) -> None:
     await calls.close()
 
     assert [] == calls.pending()
-    assert (ToolUse("search", 3, 1),) == (await asked(app)).tools
+    assert (ToolUse("search", 3, 1),) == (await activity(app)).tools
 
 
 async def test_calls_that_could_not_be_written_are_written_later(app: App) -> None:
@@ -189,16 +189,16 @@ async def test_calls_that_could_not_be_written_are_written_later(app: App) -> No
     is_down = False
     await calls.close()
 
-    assert (ToolUse("search", 1, 1),) == (await asked(app)).tools
+    assert (ToolUse("search", 1, 1),) == (await activity(app)).tools
 
 
-async def test_counts_of_long_ago_are_removed(app: App) -> None:
+async def test_old_counts_are_removed(app: App) -> None:
     inbox = await new_inbox(app.services)
     await deliver(app.services, inbox, mail("Long ago"))
     await app.services.store.count_calls([CallCount(TODAY, "agent", "mcp", "search", 1, 0)])
     at(app, datetime(2026, 6, 1, tzinfo=UTC) + timedelta(days=89))
     await remove_old_counts(app.services)
-    kept = await asked(app, days=90)
+    kept = await activity(app, days=90)
     assert (1, 1) == (kept.total("received"), kept.total("tool_calls"))
     at(app, datetime(2026, 6, 1, tzinfo=UTC) + timedelta(days=93))
     await remove_old_counts(app.services)
@@ -211,6 +211,6 @@ async def test_counts_of_long_ago_are_removed(app: App) -> None:
 
 
 @pytest.mark.parametrize("days", [0, 91, "many"])
-async def test_only_days_that_are_kept_can_be_asked_for(app: App, days: object) -> None:
+async def test_only_stored_days_can_be_requested(app: App, days: object) -> None:
     with pytest.raises(InvalidInput, match="days"):
         await call(app.context(OWNER), get_activity, {"days": days})

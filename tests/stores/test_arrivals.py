@@ -1,6 +1,6 @@
-"""Arriving mail: duplicates recognised, threads found, dates believed or not.
+"""Arriving mail: duplicates, threads and dates.
 
-`ARRIVAL_CASES=10000` tries more deliveries than the few of the normal run.
+`ARRIVAL_CASES=10000` tries more deliveries than a normal run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def test_the_same_mail_twice_is_one_message(services: Services, inbox: Inb
     assert 1 == (await services.store.messages(MessageQuery(visible=EVERYTHING))).total
 
 
-async def test_other_content_under_a_known_message_id_is_kept_with_a_defect(
+async def test_other_content_with_a_known_message_id_is_stored_with_a_defect(
     services: Services, inbox: Inbox
 ) -> None:
     first = await deliver(services, inbox, mail("One", message_id="<same@example.com>"))
@@ -74,7 +74,7 @@ ROUTES = (
     b"Received: by mx.example.com; Sun, 1 Mar 2026 09:00:01 +0000\n",
     b"Return-Path: <ana@example.com>\nX-Spam-Status: No\nReceived: by another.example.com\n",
 )
-"""What servers put before a mail on its way."""
+"""Headers that servers prepend to a mail."""
 
 
 @settings(
@@ -88,7 +88,7 @@ ROUTES = (
 async def test_any_multiset_of_deliveries_leaves_one_message_and_one_event_each(
     services: Services, order: list[tuple[int, bytes]]
 ) -> None:
-    """Whatever the route; what has no Message-ID comes by one, as only its bytes tell it apart."""
+    """By any route; a mail without a Message-ID has one route, since only its bytes identify it."""
     inbox = await new_inbox(services, f"box{services.new_id('x')[2:10]}")
     ids = ["<0@example.com>", "<1@example.com>", "<2@example.com>", None, None]
     raws = [mail(f"Mail {number}", message_id=own) for number, own in enumerate(ids)]
@@ -114,10 +114,10 @@ async def test_a_reply_joins_the_thread_of_its_parent(services: Services, inbox:
     cousin = await deliver(
         services, inbox, mail("More", references=["<p@example.com>", "<gone@x>"])
     )
-    stranger = await deliver(services, inbox, mail("Plan", message_id="<q@example.com>"))
+    unrelated = await deliver(services, inbox, mail("Plan", message_id="<q@example.com>"))
 
     assert parent.thread_id == reply.thread_id == cousin.thread_id
-    assert parent.thread_id != stranger.thread_id
+    assert parent.thread_id != unrelated.thread_id
 
 
 async def test_threads_merge_when_the_missing_parent_arrives_late(
@@ -156,7 +156,7 @@ async def test_a_thread_never_crosses_inboxes(services: Services, inbox: Inbox) 
         (None, False),
     ],
 )
-async def test_the_date_header_counts_unless_it_is_a_day_ahead(
+async def test_the_date_header_is_used_unless_it_is_a_day_ahead(
     services: Services, inbox: Inbox, stated: datetime | None, *, believed: bool
 ) -> None:
     added = await deliver(services, inbox, mail(date=stated))

@@ -1,4 +1,4 @@
-"""What is done is in the audit log, and everyone sees of it what is theirs."""
+"""Actions are in the audit log, and each caller sees the entries of its own objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
 
 
-async def test_a_first_attempt_that_came_to_nothing_marks_nothing(app, ctx, monkeypatch):
+async def test_a_retried_transaction_has_one_audit_entry(app, ctx, monkeypatch):
     inbox = await new_inbox(ctx)
     engine = app.services.store.engine
     write = engine.write
@@ -45,7 +45,7 @@ async def done(ctx, **filters):
     return [(e.actor, e.action, e.target, e.details) for e in page.results]
 
 
-async def test_every_act_of_a_key_is_in_the_log(app, ctx):
+async def test_every_action_of_a_key_is_in_the_log(app, ctx):
     inbox = await new_inbox(ctx)
     added = await deliver(ctx, inbox, mail())
     agent = app.context(a_caller("key_7"))
@@ -115,7 +115,7 @@ async def test_entries_that_a_write_adds_itself_say_how_it_was_asked_for(app, ct
     assert () == (await app.services.store.check_audit()).problems
 
 
-async def test_what_is_only_read_or_refused_is_not_in_the_log(ctx):
+async def test_reads_and_refusals_are_not_in_the_log(ctx):
     inbox = await new_inbox(ctx)
     added = await deliver(ctx, inbox, mail())
 
@@ -130,7 +130,7 @@ async def test_what_is_only_read_or_refused_is_not_in_the_log(ctx):
     assert [] == await done(ctx)
 
 
-async def test_a_key_sees_of_the_log_what_is_about_its_inboxes(app, ctx):
+async def test_a_key_sees_entries_of_its_inboxes(app, ctx):
     own, other = await new_inbox(ctx, "own"), await new_inbox(ctx, "other")
     for inbox in (own, other):
         added = await deliver(ctx, inbox, mail())
@@ -152,7 +152,7 @@ async def test_a_key_sees_of_the_log_what_is_about_its_inboxes(app, ctx):
     assert 7 == (await call(ctx, keys.list_audit, {})).total
 
 
-async def test_a_key_sees_of_the_log_what_is_about_its_namespaces(app, ctx):
+async def test_a_key_sees_entries_of_its_namespaces(app, ctx):
     inbox = await new_inbox(ctx)
     await call(ctx, inboxes.rename_inbox, {"inbox_id": inbox.id, "name": "Bo"})
     for name in ("team", "hr"):
@@ -173,7 +173,7 @@ async def test_a_key_sees_of_the_log_what_is_about_its_namespaces(app, ctx):
     assert {"namespace": "hr", "tags": ["hr"]} == (await done(ctx, target="hr/pay"))[-1][3]
 
 
-async def test_an_audit_entry_of_an_unknown_namespace_is_for_who_sees_all(store):
+async def test_an_entry_of_an_unknown_namespace_is_for_unlimited_callers(store):
     now = datetime(2026, 5, 1, tzinfo=UTC)
     for action in ("memory_add", "rename_inbox"):
         await store.by(AuditRecord("key_1", action, now, ("x",))).record_audit()
@@ -191,7 +191,7 @@ async def test_an_audit_entry_of_an_unknown_namespace_is_for_who_sees_all(store)
     assert (await store.check_audit()).is_whole
 
 
-async def test_an_act_that_fails_leaves_no_entry_and_one_that_works_always_does(app, ctx):
+async def test_only_successful_actions_have_an_entry(app, ctx):
     store = ctx.store.by(AuditRecord("key_1", "test", ctx.clock()))
 
     def fail(tx):

@@ -1,4 +1,4 @@
-"""Whatever is done to the audit log behind our back is found."""
+"""Every change of the audit log in the database is detected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def problems_of(folder: Path) -> tuple[str, ...]:
 
 @pytest.fixture
 async def folder(tmp_path):
-    """A log of some length, and what its end was at half of it."""
+    """A log of some length, and its end when it had half of that length."""
     data = tmp_path / "data"
     async with open_app(settings_of(data)) as app:
         ctx = app.context(OWNER)
@@ -95,7 +95,7 @@ def cut(db: apsw.Connection, source: random.Random, last: int) -> None:
 
 
 def cut_with_the_head(db: apsw.Connection, source: random.Random, last: int) -> None:
-    """As if an old copy of the rows and of where they ended were put back."""
+    """Restore an old copy of the rows and of the recorded end."""
     kept = source.randint(1, last - 1)
     db.execute("DELETE FROM audit WHERE number > ?", (kept,))
     ((link,),) = db.execute("SELECT hash FROM audit WHERE number = ?", (kept,))
@@ -109,7 +109,7 @@ def empty(db: apsw.Connection, source: random.Random, last: int) -> None:
 
 
 def forge(db: apsw.Connection, source: random.Random, last: int) -> None:
-    """An entry at the end, with a key that is not ours."""
+    """Add an entry at the end, sealed with another key."""
     ((link,),) = db.execute("SELECT hash FROM audit WHERE number = ?", (last,))
     seal = AuditHmac(source.randbytes(32))
     new = seal.link(link, b"entry")
@@ -122,7 +122,7 @@ def forge(db: apsw.Connection, source: random.Random, last: int) -> None:
 
 
 def copy_over(db: apsw.Connection, source: random.Random, last: int) -> None:
-    """One entry in the place of another, but for its id."""
+    """Replace an entry by another one, except for its id."""
     one, other = source.sample(range(1, last + 1), 2)
     db.execute(
         """UPDATE audit SET (at, actor, action, target, details, hash) =
@@ -145,7 +145,7 @@ WAYS: tuple[Tamper, ...] = (
 )  # fmt: skip
 
 
-async def test_a_thousand_tamperings_are_found(folder, tmp_path):
+async def test_a_thousand_tamperings_are_detected(folder, tmp_path):
     source = random.Random(9)
     KEYS[:] = [load_key(folder / "audit.key")]
     assert () == await problems_of(folder)
@@ -180,8 +180,8 @@ def _restore(db: apsw.Connection, rows: list, heads: list) -> None:
     db.execute("COMMIT")
 
 
-async def test_what_was_cut_off_is_found_after_new_entries_too(folder):
-    """So it is after the database was brought back to an earlier moment."""
+async def test_removed_entries_are_detected_after_new_entries(folder):
+    """Also after the database was restored to an earlier moment."""
     db = apsw.Connection(str(folder / "postroom.db"))
     db.execute("DROP TRIGGER audit_no_update; DROP TRIGGER audit_no_delete")
     KEYS[:] = [load_key(folder / "audit.key")]
@@ -205,7 +205,7 @@ async def test_what_was_cut_off_is_found_after_new_entries_too(folder):
     assert () == await problems_of(folder)
 
 
-async def test_a_damaged_mark_and_another_key_are_found(folder):
+async def test_a_damaged_end_mark_and_another_key_are_detected(folder):
     mark, key = folder / "audit.mark", folder / "audit.key"
     whole = mark.read_bytes()
 
@@ -221,7 +221,7 @@ async def test_a_damaged_mark_and_another_key_are_found(folder):
     assert await problems_of(folder)
 
 
-async def test_a_key_that_is_lost_is_not_made_anew(folder):
+async def test_a_lost_key_is_not_replaced(folder):
     (folder / "audit.key").unlink()
 
     with pytest.raises(Conflict, match=r"audit\.key"):
@@ -243,7 +243,7 @@ async def test_two_machines_that_share_a_database_must_share_the_key(tmp_path, d
     await (await postgres.open_store(database_url, tmp_path / "two", key)).close()
 
 
-async def test_a_log_from_before_namespaces_is_whole_and_goes_on(tmp_path):
+async def test_a_log_from_before_namespaces_is_valid_and_continues(tmp_path):
     data = tmp_path / "data"
     assert () == await problems_of(data)
     seal = AuditHmac(load_key(data / "audit.key"), data / "audit.mark")

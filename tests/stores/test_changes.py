@@ -1,4 +1,4 @@
-"""Labels, flags, places, removal, and what threads know of it."""
+"""Labels, flags, moves, removal, and their effect on threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from postroom.pipeline.services import Services
 from tests.mails import deliver, mail, new_inbox
 
 
-async def test_a_change_reports_each_message_apart(services: Services, inbox: Inbox) -> None:
+async def test_a_change_reports_each_message_separately(services: Services, inbox: Inbox) -> None:
     added = await deliver(services, inbox, mail())
 
     result = await services.store.change_messages(
@@ -21,7 +21,7 @@ async def test_a_change_reports_each_message_apart(services: Services, inbox: In
     assert [("msg_no", "not_found")] == [(f.message_id, f.code) for f in result.failed]
 
 
-async def test_flags_and_labels_are_replaced_whole(services: Services, inbox: Inbox) -> None:
+async def test_flags_and_labels_are_replaced_entirely(services: Services, inbox: Inbox) -> None:
     added = await deliver(services, inbox, mail())
     ids = [added.message_id]
 
@@ -55,9 +55,7 @@ async def test_a_label_keeps_its_first_spelling_and_is_counted(
     assert 0 == (await services.store.labels(only("inb_other"), Slice())).total
 
 
-async def test_moving_changes_the_place_and_makes_new_mailboxes(
-    services: Services, inbox: Inbox
-) -> None:
+async def test_moving_creates_missing_mailboxes(services: Services, inbox: Inbox) -> None:
     added = await deliver(services, inbox, mail("Moved"))
 
     await services.store.change_messages(
@@ -72,7 +70,7 @@ async def test_moving_changes_the_place_and_makes_new_mailboxes(
     )
 
 
-async def test_what_is_trashed_leaves_threads_counts_and_attachments(
+async def test_trashed_mail_is_not_in_threads_counts_and_attachments(
     services: Services, inbox: Inbox
 ) -> None:
     first = await deliver(services, inbox, mail("Plan", message_id="<p@example.com>"))
@@ -99,7 +97,7 @@ async def test_what_is_trashed_leaves_threads_counts_and_attachments(
     assert () == await services.store.problems()
 
 
-async def test_a_thread_wholly_in_trash_is_unlisted_but_found_by_its_id(
+async def test_a_thread_entirely_in_trash_is_unlisted_but_found_by_id(
     services: Services, inbox: Inbox
 ) -> None:
     added = await deliver(services, inbox, mail())
@@ -135,7 +133,7 @@ async def test_removing_a_message_removes_its_rows_and_names_unused_blobs(
     assert () == await services.store.problems()
 
 
-async def test_threads_are_listed_newest_first_with_who_took_part(
+async def test_threads_are_listed_newest_first_with_participants(
     services: Services, inbox: Inbox
 ) -> None:
     other = await new_inbox(services, "other")

@@ -1,4 +1,4 @@
-"""Who is new to an inbox, and whom a stranger could be taken for."""
+"""Which senders are new to an inbox, and which imitate a known contact."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ async def test_a_sender_is_new_once(services: Services, inbox: Inbox) -> None:
     assert {"first_time_sender": True} == await security(services, inbox, "bob@bank.example")
 
 
-async def test_whom_we_wrote_to_is_not_new(services: Services, inbox: Inbox) -> None:
+async def test_a_recipient_of_ours_is_not_new(services: Services, inbox: Inbox) -> None:
     await write_to(services, inbox, "Ada <ada@bank.example>")
 
     assert {} == await security(services, inbox, "ada@bank.example")
 
 
 @pytest.mark.parametrize("hiding", ["ad\u200ba@bank.example", "ada@ba\u00adnk.example"])
-async def test_an_address_with_something_hidden_in_it_is_never_known(
+async def test_an_address_with_invisible_characters_is_never_known(
     services: Services, inbox: Inbox, hiding: str
 ) -> None:
     await write_to(services, inbox, "Ada <ada@bank.example>")
@@ -51,21 +51,23 @@ async def test_an_address_with_something_hidden_in_it_is_never_known(
     assert {} == await security(services, inbox, "ada@bank.example")
 
 
-async def test_who_hides_something_makes_nobody_known(services: Services, inbox: Inbox) -> None:
+async def test_mail_with_hidden_text_adds_no_known_contact(
+    services: Services, inbox: Inbox
+) -> None:
     for _ in range(4):
         await security(services, inbox, "ad\u200ba@bank.example")
 
     assert {"first_time_sender": True} == await security(services, inbox, "ada@bank.example")
 
 
-async def test_an_inbox_knows_its_own_people_only(services: Services, inbox: Inbox) -> None:
+async def test_known_contacts_are_per_inbox(services: Services, inbox: Inbox) -> None:
     await security(services, inbox, "ada@bank.example")
     other = await new_inbox(services, "other")
 
     assert {"first_time_sender": True} == await security(services, other, "ada@bank.example")
 
 
-async def test_a_stranger_who_imitates_a_correspondent_is_flagged(
+async def test_a_sender_that_imitates_a_contact_is_flagged(
     services: Services, inbox: Inbox
 ) -> None:
     await write_to(services, inbox, "ada@paypal.com")
@@ -88,19 +90,21 @@ async def test_a_stranger_who_imitates_a_correspondent_is_flagged(
     } == found
 
 
-async def test_who_wrote_once_is_imitated_by_nobody(services: Services, inbox: Inbox) -> None:
+async def test_a_sender_of_one_mail_is_not_imitated(services: Services, inbox: Inbox) -> None:
     await security(services, inbox, "ada@paypal.com")
 
     assert {"first_time_sender": True} == await security(services, inbox, "x@paypa1.com")
 
 
-async def test_junk_makes_nobody_known(services: Services, inbox: Inbox) -> None:
+async def test_junk_adds_no_known_contact(services: Services, inbox: Inbox) -> None:
     assert {} == await security(services, inbox, "x@evil.example", mailbox="Junk")
 
     assert {"first_time_sender": True} == await security(services, inbox, "x@evil.example")
 
 
-async def test_reading_again_keeps_what_the_arrival_knew(services: Services, inbox: Inbox) -> None:
+async def test_reparsing_keeps_the_findings_of_the_arrival(
+    services: Services, inbox: Inbox
+) -> None:
     await write_to(services, inbox, "ada@paypal.com")
     added = await deliver(services, inbox, mail(sender="x@paypa1.com"))
     await security(services, inbox, "x@paypa1.com")
@@ -112,7 +116,7 @@ async def test_reading_again_keeps_what_the_arrival_knew(services: Services, inb
     assert {"first_time_sender": True, "imitates": "paypal.com"} == message.security
 
 
-async def test_an_inbox_that_is_removed_is_forgotten(services: Services, inbox: Inbox) -> None:
+async def test_contacts_are_removed_with_their_inbox(services: Services, inbox: Inbox) -> None:
     await write_to(services, inbox, "ada@paypal.com")
     await services.store.remove_inbox(inbox.id, EVERYTHING, force=True)
     assert () == await services.store.problems()

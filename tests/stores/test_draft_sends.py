@@ -1,4 +1,4 @@
-"""A draft becomes one mail, and comes back when that is cancelled."""
+"""A draft becomes one mail, and is restored when that is cancelled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.stores.sends import NOW, a_send
 
 DRAFT = "drf_1"
 SPARE = StoredDraft("drf_2", "", {"subject": "Sent"}, None, NOW, NOW)
-"""The draft of a mail that was none."""
+"""The draft of a mail that was not a draft."""
 
 
 async def keep_draft(services: Services, inbox: Inbox, draft_id: str = DRAFT) -> StoredDraft:
@@ -39,7 +39,7 @@ async def keep_draft(services: Services, inbox: Inbox, draft_id: str = DRAFT) ->
 async def a_draft_send(
     services: Services, inbox: Inbox, draft: StoredDraft, caller: str
 ) -> NewSend:
-    """The send of a draft to one who waits then."""
+    """The send of a draft by a caller who waits for it."""
     it = {"draft_id": draft.id, "draft_revision": draft.revision, "caller": caller}
     send = await a_send(services, inbox, **it)
     queued = (Recipient("x@example.com", "queued"),)
@@ -49,7 +49,7 @@ async def a_draft_send(
     return dataclasses.replace(send, message=message)
 
 
-async def test_a_draft_is_one_mail_and_comes_back_when_it_is_cancelled(
+async def test_a_sent_draft_is_restored_when_its_mail_is_cancelled(
     services: Services, inbox: Inbox
 ) -> None:
     draft = await keep_draft(services, inbox)
@@ -103,10 +103,10 @@ async def test_a_mail_that_was_no_draft_becomes_one_when_it_is_cancelled(
     assert (SPARE.id, SPARE.arguments) == (cancelled.draft_id, made.arguments)
 
 
-async def test_what_an_earlier_version_cancelled_is_not_retried_beside_its_draft(
+async def test_mail_cancelled_by_an_earlier_version_is_not_retried(
     services: Services, inbox: Inbox
 ) -> None:
-    """It kept the message, and named the draft in the outbox."""
+    """That version kept the message, and named the draft in the outbox."""
     draft = await keep_draft(services, inbox)
     send = await a_send(services, inbox)
     lost = dataclasses.replace(send.message, recipients=(Recipient("x@example.com", "failed"),))
@@ -156,7 +156,7 @@ async def test_a_draft_is_changed_and_sent_only_as_it_was_read(
     assert 0 == (await services.store.messages(MessageQuery(visible=EVERYTHING))).total
 
 
-class Counting:
+class RowCounter:
     """A transaction that counts the rows it returns."""
 
     def __init__(self, tx: Transaction) -> None:
@@ -181,7 +181,7 @@ async def test_drafts_are_counted_and_only_those_shown_are_read(
     read: list[int] = []
 
     def listed(tx: Transaction, page: Slice) -> Found[StoredDraft]:
-        counting = Counting(tx)
+        counting = RowCounter(tx)
         found = list_drafts(counting, EVERYTHING, inbox.id, page)  # type: ignore[arg-type]
         read.append(counting.rows)
         return found
@@ -198,7 +198,7 @@ async def test_drafts_are_counted_and_only_those_shown_are_read(
     assert ([2, 3, 1, 0], None, None) == (read, last.next, beyond.next)
 
 
-async def test_who_was_unknown_is_unknown_again_when_the_retry_is_cancelled(
+async def test_cancelling_a_retry_restores_the_status_unknown(
     services: Services, inbox: Inbox
 ) -> None:
     draft = await keep_draft(services, inbox)

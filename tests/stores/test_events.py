@@ -1,4 +1,4 @@
-"""Events are written with what causes them, once, and every process hears of them."""
+"""Events are written once, with the change that causes them, and notify every process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_a_mail_that_arrives_twice_is_one_event(services: Services, inbox:
     assert {"from_address": "ana@example.com", "subject": "Once"} == event.data
 
 
-async def test_a_send_tells_what_became_of_each_recipient(services: Services, inbox: Inbox) -> None:
+async def test_a_send_has_events_for_each_recipient(services: Services, inbox: Inbox) -> None:
     sent = await services.store.record_send(await a_send(services, inbox))
 
     [event] = (
@@ -61,7 +61,7 @@ async def test_events_are_listed_oldest_first_in_pages(services: Services, inbox
     assert (5, 2) == (second.total, second.offset)
 
 
-async def test_an_inbox_that_is_not_seen_has_no_events(services: Services, inbox: Inbox) -> None:
+async def test_a_hidden_inbox_has_no_events(services: Services, inbox: Inbox) -> None:
     other = await new_inbox(services, "other")
     await deliver(services, inbox, mail())
     await deliver(services, other, mail())
@@ -71,7 +71,7 @@ async def test_an_inbox_that_is_not_seen_has_no_events(services: Services, inbox
     assert 2 == len(await types(services))
 
 
-async def test_what_happened_since_is_read_of_the_inboxes_that_are_meant(
+async def test_events_since_a_position_are_filtered_by_inbox(
     services: Services, inbox: Inbox
 ) -> None:
     other, silent = await new_inbox(services, "other"), await new_inbox(services, "silent")
@@ -88,7 +88,7 @@ async def test_what_happened_since_is_read_of_the_inboxes_that_are_meant(
     assert await services.store.last_event(silent.id, third.number) is None
 
 
-async def test_what_is_removed_for_good_leaves_no_event(services: Services, inbox: Inbox) -> None:
+async def test_permanent_deletion_deletes_events(services: Services, inbox: Inbox) -> None:
     added = await deliver(services, inbox, mail())
     await services.store.remove_message(added.message_id, EVERYTHING)
 
@@ -97,9 +97,7 @@ async def test_what_is_removed_for_good_leaves_no_event(services: Services, inbo
         await services.store.event_number("evt_unknown", EVERYTHING)
 
 
-async def test_whoever_saw_a_removed_event_last_goes_on_from_there(
-    services: Services, inbox: Inbox
-) -> None:
+async def test_a_removed_event_is_still_a_valid_position(services: Services, inbox: Inbox) -> None:
     other = await new_inbox(services, "other")
     added = [await deliver(services, place, mail()) for place in (inbox, inbox, other, inbox)]
     events = await services.store.events_after(0, limit=9, visible=EVERYTHING)
@@ -114,7 +112,7 @@ async def test_whoever_saw_a_removed_event_last_goes_on_from_there(
     )
 
 
-async def test_the_place_of_an_event_is_told_in_its_own_inboxes_only(
+async def test_the_position_of_an_event_is_known_in_its_own_inboxes_only(
     services: Services, inbox: Inbox
 ) -> None:
     other = await new_inbox(services, "other")
@@ -138,7 +136,7 @@ async def begin_to_listen(services: Services) -> None:
     await asyncio.wait_for(services.store.notifier.wait("heartbeats", position), 60)
 
 
-async def test_a_refused_write_announces_nothing(services: Services, inbox: Inbox) -> None:
+async def test_a_refused_write_sends_no_notification(services: Services, inbox: Inbox) -> None:
     await begin_to_listen(services)
     position = services.store.notifier.position("events")
     gone = dataclasses.replace(inbox, id="inb_gone")
@@ -151,7 +149,7 @@ async def test_a_refused_write_announces_nothing(services: Services, inbox: Inbo
     )
 
 
-async def test_a_commit_is_heard_by_others_on_the_same_data(
+async def test_a_commit_notifies_other_processes(
     services: Services, inbox: Inbox, open_again: OpenAgain
 ) -> None:
     other = await open_again()

@@ -1,4 +1,4 @@
-"""A writer that falls silent is ended, one that is slow is not, and each job is done once."""
+"""A writer that stops responding is terminated, a slow one is not, and each job is done once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MAX_S = 60
 async def engines(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[PostgresEngine, PostgresEngine]]:
-    """Two processes that wait less long for each other than in life, and have no patience."""
+    """The engines of two processes with short timeouts."""
     monkeypatch.setattr(connections, "_SESSION", "SET lock_timeout = '50ms'")
     monkeypatch.setattr(liveness, "STUCK_S", 0.3)
     first = PostgresEngine.open(database_url, patience_s=0.0)
@@ -43,10 +43,10 @@ async def engines(
         await engine.close()
 
 
-class Holder:
-    """A job that takes until it is let go, and how often it was begun."""
+class HeldJob:
+    """A job that runs until it is released, and counts its starts."""
 
-    def __init__(self, engine: PostgresEngine, meanwhile: Callable[[Transaction, Holder], object]):
+    def __init__(self, engine: PostgresEngine, meanwhile: Callable[[Transaction, HeldJob], object]):
         self.attempts = 0
         self.is_inside, self.is_free = threading.Event(), threading.Event()
         self._meanwhile = meanwhile
@@ -61,17 +61,17 @@ class Holder:
         return str(tx.one("SELECT name FROM metadata WHERE name = 'slow'"))
 
 
-def is_silent(tx: Transaction, holder: Holder) -> None:
+def is_silent(tx: Transaction, holder: HeldJob) -> None:
     assert holder.is_free.wait(_MAX_S)
 
 
-def asks_on(tx: Transaction, holder: Holder) -> None:
+def asks_on(tx: Transaction, holder: HeldJob) -> None:
     while not holder.is_free.is_set():
         tx.one("SELECT 1 FROM pg_sleep(0.02)")
 
 
-def runs_long(tx: Transaction, holder: Holder) -> None:
-    """One statement that takes until somebody takes a lock of this number."""
+def runs_long(tx: Transaction, holder: HeldJob) -> None:
+    """One statement that runs until an advisory lock of this number is taken."""
     tx.run(UNTIL_LOCKED)
 
 
@@ -79,10 +79,10 @@ def put(tx: Transaction) -> None:
     tx.run(PUT, name="other", value=b"1")
 
 
-async def test_a_frozen_writer_is_ended_and_its_job_is_done_once_it_wakes(
+async def test_a_frozen_writer_is_terminated_and_its_job_is_done_when_it_wakes(
     engines: tuple[PostgresEngine, PostgresEngine],
 ) -> None:
-    holder = Holder(engines[0], is_silent)
+    holder = HeldJob(engines[0], is_silent)
     assert await asyncio.to_thread(holder.is_inside.wait, _MAX_S)
     refused = 0
 
@@ -102,12 +102,12 @@ async def test_a_frozen_writer_is_ended_and_its_job_is_done_once_it_wakes(
 
 
 @pytest.mark.parametrize("meanwhile", [asks_on, runs_long])
-async def test_a_writer_that_is_slow_is_let_be(
+async def test_a_slow_writer_is_not_terminated(
     engines: tuple[PostgresEngine, PostgresEngine],
     database_url: str,
-    meanwhile: Callable[[Transaction, Holder], object],
+    meanwhile: Callable[[Transaction, HeldJob], object],
 ) -> None:
-    holder = Holder(engines[0], meanwhile)
+    holder = HeldJob(engines[0], meanwhile)
     assert await asyncio.to_thread(holder.is_inside.wait, _MAX_S)
 
     for _ in range(12):
@@ -121,7 +121,7 @@ async def test_a_writer_that_is_slow_is_let_be(
     assert ("('slow',)", 1) == (answer, holder.attempts)
 
 
-def test_the_server_notices_a_machine_that_is_gone(database_url: str) -> None:
+def test_the_server_detects_a_lost_client_machine(database_url: str) -> None:
     with connections.connect(database_url) as connection:
         shown = [
             connection.execute(f"SHOW {name}".encode()).fetchone()
@@ -131,7 +131,7 @@ def test_the_server_notices_a_machine_that_is_gone(database_url: str) -> None:
     assert [("10",), ("3",), ("20000",)] == shown
 
 
-def test_a_holder_of_another_database_is_nobody(database_url: str) -> None:
+def test_writers_of_another_database_are_ignored(database_url: str) -> None:
     other = database_url.rpartition("/")[0] + "/postgres"
     with psycopg.connect(other, autocommit=True) as holder, connections.connect(database_url) as us:
         holder.execute(writers.LOCK)

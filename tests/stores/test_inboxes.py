@@ -1,4 +1,4 @@
-"""Inboxes: kept, found, renamed, removed."""
+"""Inboxes are stored, found, renamed and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys are known by their hash, and a first key is told to one alone."""
+"""Keys are found by their hash, and the first key is shown to one process only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_keys_are_found_by_hash_listed_and_revoked(services: Services) -> 
     assert await services.store.key_by_hash(b"hash-1", NOW) is None
 
 
-async def test_of_those_who_make_a_first_key_at_once_one_is_told_that_it_is_kept(
+async def test_concurrent_creations_of_the_first_key_store_one(
     services: Services, open_again: OpenAgain
 ) -> None:
     key = Key("owner", "owner", ("read",), EVERYTHING, EVERYTHING, EVERYTHING, NOW, None)
@@ -73,7 +73,7 @@ async def test_a_key_with_the_same_id_gets_the_new_secret(services: Services) ->
         ("null", "null", "[]", NOTHING),
     ],
 )
-async def test_a_key_from_before_that_is_limited_has_only_the_namespaces_it_names(
+async def test_a_limited_key_of_an_earlier_version_has_its_named_namespaces(
     services: Services, inboxes: str, accounts: str, namespaces: str, expected: View
 ) -> None:
     key = Key("key_1", "crm", ("read",), EVERYTHING, EVERYTHING, EVERYTHING, NOW, None)
@@ -101,7 +101,7 @@ async def test_a_key_from_before_that_is_limited_has_only_the_namespaces_it_name
 
 
 @pytest.mark.parametrize("length", [1, 8, 19, 20, 46])
-async def test_a_short_key_of_an_earlier_version_opens_nothing(
+async def test_a_short_key_of_an_earlier_version_is_refused(
     services: Services, length: int
 ) -> None:
     secret = "1" * length

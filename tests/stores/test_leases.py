@@ -41,7 +41,7 @@ async def test_a_lease_given_back_is_free_at_once(services: Services) -> None:
     assert await claim(services, "second")
 
 
-async def test_many_may_attend_to_one_work_and_the_dead_do_not_count(services: Services) -> None:
+async def test_heartbeats_of_several_processes_expire(services: Services) -> None:
     async def beat(holder: str, after: timedelta) -> None:
         await services.store.add_heartbeat("serving", holder, now=NOW + after, lifetime=MINUTE)
 

@@ -1,4 +1,4 @@
-"""Ranked search of mail covers the mail of the caller, however much others have."""
+"""Ranked search covers the caller's mail, however much others have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def found(services: Services, *inboxes: Inbox, limit: int = 100) -> list[s
     return [row.id for row in page.rows]
 
 
-async def shelve(services: Services, *inboxes: Inbox, limit: int = 2_000) -> int:
+async def index_for_ranking(services: Services, *inboxes: Inbox, limit: int = 2_000) -> int:
     visible = only(*(inbox.id for inbox in inboxes))
     numbers = await services.store.unindexed_mail(MessageQuery(visible=visible), limit=limit)
     await services.store.index_messages(numbers)
@@ -36,10 +36,13 @@ async def test_a_search_indexes_the_mail_of_the_caller_first(
     for _ in range(9):
         await deliver(services, other, mail("tea"))
 
-    shelved = [await shelve(services, inbox, limit=2), await shelve(services, inbox, limit=2)]
+    shelved = [
+        await index_for_ranking(services, inbox, limit=2),
+        await index_for_ranking(services, inbox, limit=2),
+    ]
 
     assert [2, 1] == shelved
-    assert 0 == await shelve(services, inbox)
+    assert 0 == await index_for_ranking(services, inbox)
     assert own[::-1] == await found(services, inbox)
     assert own[::-1] == await found(services)
 
@@ -50,7 +53,7 @@ async def test_all_other_mail_is_indexed_in_the_background(
     other = await new_inbox(services, "other")
     for place in (other, inbox, other, inbox, other):
         await deliver(services, place, mail("tea"))
-    await shelve(services, inbox)
+    await index_for_ranking(services, inbox)
     await deliver(services, other, mail("tea"))
 
     steps = []
@@ -63,17 +66,17 @@ async def test_all_other_mail_is_indexed_in_the_background(
     assert () == await services.store.problems()
 
 
-async def test_mail_is_only_trimmed_by_mail_of_its_own_inbox(
+async def test_mail_is_displaced_only_by_mail_of_its_inbox(
     services: Services, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index, "MAX_MAIL", 3)
     monkeypatch.setattr(index, "CHECK_EVERY", 1)
     other = await new_inbox(services, "other")
     own = [(await deliver(services, inbox, mail("tea"))).message_id for _ in range(3)]
-    await shelve(services, inbox)
+    await index_for_ranking(services, inbox)
     theirs = [(await deliver(services, other, mail("tea"))).message_id for _ in range(8)]
 
-    await shelve(services, other)
+    await index_for_ranking(services, other)
 
     assert own[::-1] == await found(services, inbox)
     assert theirs[:-4:-1] == await found(services, other)
@@ -83,7 +86,7 @@ async def test_statistics_cover_only_what_the_caller_sees(services: Services, in
     other = await new_inbox(services, "other")
     await deliver(services, inbox, mail("tea", "tea of the morning"))
     await deliver(services, inbox, mail("coffee", "no leaves"))
-    await shelve(services, inbox)
+    await index_for_ranking(services, inbox)
 
     async def relevance() -> list[float | None]:
         query = MessageQuery(visible=only(inbox.id))
@@ -94,7 +97,7 @@ async def test_statistics_cover_only_what_the_caller_sees(services: Services, in
     alone = await relevance()
     for number in range(20):
         await deliver(services, other, mail("tea", "tea " * 30 * number))
-    await shelve(services, other)
+    await index_for_ranking(services, other)
 
     assert alone == await relevance()
     assert 2 == len(alone)

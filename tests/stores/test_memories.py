@@ -1,4 +1,4 @@
-"""Memories are kept with their versions, listed, ended and exported."""
+"""Memories are stored with versions, listed, expired and exported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.mails import deliver, mail
 from tests.stores.memories import AGENT, NOW, OWNER, about, get, put
 
 
-async def test_what_is_not_given_stays_and_every_version_is_kept(store: Store) -> None:
+async def test_omitted_fields_stay_and_every_version_is_stored(store: Store) -> None:
     first = await put(store, summary="Drinks", tags=("people",), links=about("ana@x.org"))
 
     second = await put(store, text="Ana likes coffee.", now=NOW + timedelta(hours=1))
@@ -48,7 +48,7 @@ async def test_the_same_again_changes_nothing(store: Store) -> None:
 
 @pytest.mark.parametrize("again", [OWNER, AGENT])
 @pytest.mark.parametrize("first", [OWNER, AGENT])
-async def test_nobody_changes_a_memory_by_saying_it_again(
+async def test_repeating_a_memory_does_not_change_its_author(
     store: Store, first: Author, again: Author
 ) -> None:
     said: dict[str, Any] = {"summary": "Drinks", "tags": ("people",), "links": about("ana@x.org")}
@@ -59,7 +59,7 @@ async def test_nobody_changes_a_memory_by_saying_it_again(
         assert replace(before, created=False) == after
 
 
-async def test_only_so_many_versions_are_kept(store: Store) -> None:
+async def test_the_number_of_versions_is_limited(store: Store) -> None:
     for number in range(60):
         await put(store, text=f"Ana has {number} cats.")
 
@@ -70,7 +70,7 @@ async def test_only_so_many_versions_are_kept(store: Store) -> None:
     assert (60, 50) == (read.version, len(read.history))
 
 
-async def test_a_summary_that_nobody_gave_follows_the_text(store: Store) -> None:
+async def test_a_default_summary_follows_the_text(store: Store) -> None:
     await put(store, text="Ana likes tea. " * 30)
 
     changed = await put(store, text="Ana likes coffee.")
@@ -86,7 +86,7 @@ async def test_a_new_memory_needs_a_text(store: Store) -> None:
     assert await store.save_memory(change, AGENT, now=NOW, is_new_allowed=False) is None
 
 
-async def test_only_the_version_that_was_read_is_changed(store: Store) -> None:
+async def test_a_change_of_an_outdated_version_is_refused(store: Store) -> None:
     await put(store)
     await put(store, text="Ana likes coffee.")
 
@@ -97,7 +97,7 @@ async def test_only_the_version_that_was_read_is_changed(store: Store) -> None:
     assert ("Ana likes milk.", 3) == (changed.text, changed.version)
 
 
-async def test_namespaces_are_counted_by_name_as_far_as_they_are_seen(store: Store) -> None:
+async def test_only_visible_namespaces_are_counted(store: Store) -> None:
     for namespace, key in (("shop", "a"), ("shop", "b"), ("desk", "a"), ("hidden", "a")):
         await put(store, key, namespace=namespace)
     await put(store, "gone", namespace="shop", expires_at=NOW + timedelta(hours=1))
@@ -111,7 +111,7 @@ async def test_namespaces_are_counted_by_name_as_far_as_they_are_seen(store: Sto
     assert NOW == every.rows[0].updated_at
 
 
-async def test_memories_are_listed_as_they_changed_and_filtered(store: Store) -> None:
+async def test_memories_are_listed_by_change_and_filtered(store: Store) -> None:
     for number in range(5):
         await put(
             store,
@@ -139,7 +139,7 @@ async def test_memories_are_listed_as_they_changed_and_filtered(store: Store) ->
     assert ["k3", "k2", "k1"] == [row.key for row in rest.rows]
 
 
-async def test_a_memory_ends_when_it_is_said_to(store: Store) -> None:
+async def test_a_memory_expires(store: Store) -> None:
     soon = NOW + timedelta(hours=1)
     await put(store, expires_at=soon)
     await put(store, "kept", expires_at=soon)
@@ -155,14 +155,14 @@ async def test_a_memory_ends_when_it_is_said_to(store: Store) -> None:
     assert () == await store.problems()
 
 
-async def test_a_key_is_compared_with_its_case(store: Store) -> None:
+async def test_memory_keys_are_case_sensitive(store: Store) -> None:
     await put(store, links=about("ana@example.com/Prefs"))
 
     query = MemoryQuery("default", NOW, linked_to="ana@example.com/prefs")
     assert 0 == (await store.memories(query)).total
 
 
-async def test_an_export_is_taken_in_as_it_was(
+async def test_an_export_is_imported_unchanged(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     added = await deliver(services, inbox, mail())

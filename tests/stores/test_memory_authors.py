@@ -1,4 +1,4 @@
-"""A memory has the trust of who wrote it, and what came out of mail stays marked."""
+"""A memory has the trust of its author, and text from mail stays marked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.stores.memories import AGENT, NOW, OWNER, about, put
         (AGENT, OWNER, {"vouches": True}, "user"),
     ],
 )
-async def test_trust_is_that_of_who_wrote_it_last(
+async def test_trust_is_that_of_the_last_author(
     store: Store, first: Author, then: Author, change: dict[str, Any], expected: str
 ) -> None:
     await put(store, author=first)
@@ -38,7 +38,7 @@ async def test_trust_is_that_of_who_wrote_it_last(
     assert expected == changed.trust
 
 
-async def test_what_came_out_of_mail_stays_marked_until_the_owner_vouches(
+async def test_text_from_mail_stays_marked_until_the_owner_vouches(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     added = await deliver(services, inbox, mail())
@@ -73,7 +73,7 @@ LEARNT = "The contract with Carol ends in March twenty seven."
         ({"text": "Yes, go on."}, "agent"),
     ],
 )
-async def test_words_from_mail_are_known_again_whatever_is_around_them(
+async def test_text_from_mail_is_recognised_in_any_context(
     store: Store, services: Services, inbox: Inbox, said: dict[str, Any], expected: str
 ) -> None:
     added = await deliver(services, inbox, mail())
@@ -89,7 +89,7 @@ async def test_words_from_mail_are_known_again_whatever_is_around_them(
     assert (expected, "user") == (again.trust, owners.trust)
 
 
-async def test_what_is_written_around_words_from_mail_is_not_trusted_more(
+async def test_text_around_words_from_mail_is_not_trusted_more(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     added = await deliver(services, inbox, mail())
@@ -113,7 +113,7 @@ async def test_what_is_written_around_words_from_mail_is_not_trusted_more(
         (AGENT, {"tags": ("x",)}, ("mail", 3)),
     ],
 )
-async def test_what_the_owner_vouched_for_stays_theirs_as_long_as_they_write(
+async def test_what_the_owner_vouched_for_stays_trusted_while_the_owner_writes(
     store: Store,
     services: Services,
     inbox: Inbox,
@@ -130,7 +130,7 @@ async def test_what_the_owner_vouched_for_stays_theirs_as_long_as_they_write(
     assert expected == (changed.trust, changed.version)
 
 
-async def test_a_new_link_to_mail_ends_what_the_owner_vouched_for(
+async def test_a_new_link_to_mail_ends_the_owners_trust(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     one, two = await deliver(services, inbox, mail()), await deliver(services, inbox, mail("Other"))
@@ -142,7 +142,7 @@ async def test_a_new_link_to_mail_ends_what_the_owner_vouched_for(
     assert ("user", "mail") == (kept.trust, ended.trust)
 
 
-async def test_only_the_owner_takes_away_where_a_memory_comes_from(
+async def test_only_the_owner_removes_links_to_mail(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     one, two = await deliver(services, inbox, mail()), await deliver(services, inbox, mail("Other"))

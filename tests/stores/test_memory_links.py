@@ -1,4 +1,4 @@
-"""Memories lead to mail and people, and go or grow stale when mail goes."""
+"""Memories link to mail and people, and are deleted or stale when mail is deleted."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.mails import deliver, mail, new_inbox
 from tests.stores.memories import AGENT, NOW, OWNER, about, get, put
 
 
-async def test_a_link_to_mail_must_lead_somewhere_the_author_can_see(
+async def test_a_link_must_name_mail_that_the_author_sees(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     added = await deliver(services, inbox, mail())
-    stranger = replace(AGENT, visible=only("inb_other"))
+    other_caller = replace(AGENT, visible=only("inb_other"))
 
     nowhere = "0" * 26
     for author, to in (
         (AGENT, f"msg_{nowhere}"),
         (AGENT, f"thr_{nowhere}"),
-        (stranger, added.message_id),
+        (other_caller, added.message_id),
     ):
         with pytest.raises(NotFound, match=rf"links\[0\].to: no .* {to}"):
             await put(store, author=author, links=about(to))
@@ -52,7 +52,7 @@ async def test_a_link_to_mail_must_lead_somewhere_the_author_can_see(
         ("mail ana@example.com", "mail ana@example.com", False),
     ],
 )
-async def test_what_a_link_leads_to_is_told_by_its_exact_form(
+async def test_links_are_compared_exactly(
     store: Store, to: str, same: str, is_address: bool
 ) -> None:
     memory = await put(store, links=about(to))
@@ -65,7 +65,7 @@ async def test_what_a_link_leads_to_is_told_by_its_exact_form(
     assert ("agent", 1, is_address) == (memory.trust, listed.total, len(recalled) == 1)
 
 
-async def test_when_mail_goes_what_was_learnt_from_it_goes_or_is_stale(
+async def test_deleting_mail_deletes_its_memories_or_makes_them_stale(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     one, two = await deliver(services, inbox, mail()), await deliver(services, inbox, mail("Other"))
@@ -86,7 +86,7 @@ async def test_when_mail_goes_what_was_learnt_from_it_goes_or_is_stale(
 @pytest.mark.parametrize(
     "since", [{"text": None, "tags": ("x",)}, {"text": "Learnt.", "at_most": "mail"}]
 )
-async def test_what_the_owner_ever_wrote_outlives_its_mail(
+async def test_a_memory_that_the_owner_wrote_survives_its_mail(
     store: Store, services: Services, inbox: Inbox, since: dict[str, Any]
 ) -> None:
     one, two = await deliver(services, inbox, mail()), await deliver(services, inbox, mail("Other"))
@@ -103,7 +103,7 @@ async def test_what_the_owner_ever_wrote_outlives_its_mail(
     assert () == await store.problems()
 
 
-async def test_a_memory_is_stale_until_its_links_name_nothing_that_is_gone(
+async def test_a_memory_is_stale_while_a_link_names_deleted_mail(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     gone, there = (
@@ -125,7 +125,7 @@ async def test_a_memory_is_stale_until_its_links_name_nothing_that_is_gone(
     assert [True, True, None] == [m.stale for m in (edited, imported, relinked)]
 
 
-async def test_when_an_inbox_goes_its_memories_go_too(
+async def test_deleting_an_inbox_deletes_its_memories(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     other = await new_inbox(services, "other")
@@ -140,7 +140,7 @@ async def test_when_an_inbox_goes_its_memories_go_too(
     assert () == await store.problems()
 
 
-async def test_a_link_follows_a_thread_into_another(
+async def test_a_link_follows_a_merged_thread(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     one, two = (
@@ -156,7 +156,7 @@ async def test_a_link_follows_a_thread_into_another(
     assert about(one.thread_id) == read.links
 
 
-async def test_a_thread_is_known_by_the_name_it_had_before(
+async def test_a_merged_thread_is_found_by_its_former_id(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     one, two = (

@@ -1,4 +1,4 @@
-"""Memories out of mail from before their words belonged to a namespace."""
+"""Memories from mail that were written before texts were tracked by namespace."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ ARRIVED = MESSAGE.replace(":thread, 1, 0", ":thread, 0, 0")
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> OldStore:
-    """A database that an earlier version has written memories out of mail to."""
+    """A database to which an earlier version has written memories from mail."""
     url = request.getfixturevalue("database_url") if request.param == "postgres" else ""
     store = OldStore(OLDEST, tmp_path, url, rows=False)
     store.write(write)
@@ -83,7 +83,7 @@ async def store(old: OldStore) -> AsyncIterator[Store]:
 
 
 def write(tx: Transaction) -> None:
-    """Two messages, and memories out of them, as code from before writes them."""
+    """Two messages and memories from them, as earlier code wrote them."""
 
     def made(sql: str, **params: object) -> int:
         row = tx.one(sql, **params)
@@ -124,7 +124,7 @@ async def trust(store: Store, text: str, namespace: str, *inboxes: str) -> str:
 
 
 @pytest.mark.parametrize("is_in_background", [True, False])
-async def test_what_was_marked_before_is_marked_in_its_namespace_only(
+async def test_earlier_marks_apply_to_their_namespace_only(
     store: Store, is_in_background: bool
 ) -> None:
     engine = store.engine  # type: ignore[attr-defined]
@@ -142,7 +142,7 @@ async def test_what_was_marked_before_is_marked_in_its_namespace_only(
     assert not await engine.read(has_missing_digests)
 
 
-async def test_what_was_marked_before_is_known_when_it_was_removed_at_once(store: Store) -> None:
+async def test_earlier_marks_of_removed_memories_are_kept(store: Store) -> None:
     await store.remove_memory("hr", "pin", now=NOW, by="key_a")
 
     assert ["mail", "agent"] == [

@@ -33,7 +33,7 @@ async def exchange(store: Store, used: bytes, new: bytes = b"") -> Key | None:
     return await store.exchange_token(used, tokens, now=NOW)
 
 
-async def test_an_access_token_stands_for_its_grant_until_it_ends(store: Store) -> None:
+async def test_an_access_token_represents_its_grant_until_it_expires(store: Store) -> None:
     await grant(store)
 
     made = await exchange(store, b"code")
@@ -104,7 +104,7 @@ async def test_a_grant_keeps_its_newest_tokens_only(store: Store) -> None:
     assert [b"newest"] == found
 
 
-async def test_clients_that_nobody_let_in_make_way_and_expire(store: Store) -> None:
+async def test_unused_clients_are_replaced_and_expire(store: Store) -> None:
     await store.add_oauth_client(CLIENT, now=NOW, expires_at=NOW + DAY)
     await grant(store)
     await exchange(store, b"code")

@@ -1,4 +1,4 @@
-"""A version before this may still be at work on the same database while another is upgraded."""
+"""An earlier version may still use the database while it is upgraded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READ_BY_ALL = {
     "remove_labels",
     "move_to",
 }
-"""What every version knows of a change for a provider; one that meets another name stops there."""
+"""The kinds of changes that every version knows; an unknown one stops its sync."""
 
 
 async def test_an_older_version_can_read_that_a_draft_is_to_go(services: Services) -> None:

@@ -1,4 +1,4 @@
-"""A list is walked by places as by offsets, from either end."""
+"""Cursors and offsets give the same pages, from either end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.mails import new_inbox
 
 
 @pytest.mark.parametrize("is_newest_first", [False, True])
-async def test_places_lead_where_offsets_lead(
+async def test_cursors_give_the_pages_of_offsets(
     store: Store, services: Services, is_newest_first: bool
 ) -> None:
     for name in "abcdefg":

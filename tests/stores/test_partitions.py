@@ -1,4 +1,4 @@
-"""What is asked of one inbox looks into one partition of each table, however many there are."""
+"""Queries about one inbox read one partition of each table, however many there are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.stores import partitions
 
 FILES = [("a.txt", "text/plain", b"a")]
 BY_ID = {partitions.shown(sql.replace(":id", "$1").encode()) for sql in (PLACE, NAMED)}
-"""How an id becomes an inbox and a number."""
+"""The query that resolves an id to an inbox and a number."""
 
 
 Ask = Callable[[Store, Inbox, Added], Awaitable[object]]
@@ -63,11 +63,11 @@ COMMON: dict[str, Ask] = {
         one.thread_id, [one.message_id], "thr_new", EVERYTHING
     ),
 }
-"""What is asked again and again, of one inbox."""
+"""Frequent queries about one inbox."""
 
 
 @pytest.mark.parametrize("name", COMMON)
-async def test_what_is_asked_of_one_inbox_looks_into_one_partition(
+async def test_queries_of_one_inbox_read_one_partition(
     name: str, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store(database_url, tmp_path)
@@ -76,27 +76,27 @@ async def test_what_is_asked_of_one_inbox_looks_into_one_partition(
     one = await deliver(services, inbox, mail("One", attachments=FILES, message_id="<one@x>"))
     await deliver(services, inbox, mail("Re: One", in_reply_to="<one@x>"))
     await store.change_messages([one.message_id], Change(add_labels=("work",)), EVERYTHING)
-    asked = partitions.record(monkeypatch)
+    statements = partitions.record(monkeypatch)
 
     await COMMON[name](store, inbox, one)
     await store.close()
 
-    assert len(asked) > 1
-    assert partitions.crossing(database_url, asked).keys() <= BY_ID
+    assert len(statements) > 1
+    assert partitions.crossing(database_url, statements).keys() <= BY_ID
 
 
-async def test_a_message_that_arrives_looks_into_one_partition(
+async def test_an_arriving_message_reads_one_partition(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store(database_url, tmp_path)
     services = Services(store=store, blobs=FileBlobs(tmp_path))
     inbox = await new_inbox(services, "bo")
     await deliver(services, inbox, mail("One", message_id="<one@x>"))
-    asked = partitions.record(monkeypatch)
+    statements = partitions.record(monkeypatch)
 
     await deliver(services, inbox, mail("Re: One", attachments=FILES, in_reply_to="<one@x>"))
     await deliver(services, inbox, mail("Re: One"))
     await store.close()
 
-    assert len(asked) > 10
-    assert {} == partitions.crossing(database_url, asked)
+    assert len(statements) > 10
+    assert {} == partitions.crossing(database_url, statements)

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that are cut: work goes on, and happens once."""
+"""Connections to PostgreSQL that break: transactions are retried, and take effect once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_work_goes_on_when_every_connection_is_cut(
     assert ["after", "before"] == await names(engine)
 
 
-async def test_a_cut_inside_a_transaction_is_tried_again_and_happens_once(
+async def test_a_transaction_that_is_cut_off_is_retried_and_takes_effect_once(
     engine: PostgresEngine, database_url: str
 ) -> None:
     attempts = []
@@ -53,10 +53,10 @@ async def test_a_cut_inside_a_transaction_is_tried_again_and_happens_once(
     assert ["once"] == await names(engine)
 
 
-async def test_a_pause_inside_a_transaction_is_tried_again(
+async def test_a_transaction_that_timed_out_is_retried(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server cuts off who is silent: a machine that slept, say."""
+    """The server closes idle transactions, for example of a machine that slept."""
     engine = PostgresEngine.open(database_url)
     short = "SET idle_in_transaction_session_timeout = '300ms'"
     monkeypatch.setattr(connections, "_SESSION", short)
@@ -75,13 +75,13 @@ async def test_a_pause_inside_a_transaction_is_tried_again(
 
 
 def until_cut(url: str) -> None:
-    """Return when nobody has a transaction open."""
+    """Wait until no transaction is open."""
     with psycopg.connect(url, autocommit=True) as admin:
         while admin.execute(OPEN).fetchone() is not None:
             pass
 
 
-async def test_the_server_may_end_connections_that_nobody_uses(
+async def test_the_server_may_close_idle_connections(
     engine: PostgresEngine, database_url: str
 ) -> None:
     name = database_url.rpartition("/")[2]
@@ -95,7 +95,7 @@ async def test_the_server_may_end_connections_that_nobody_uses(
     await other.close()
 
 
-def test_who_was_idle_for_too_long_tries_again() -> None:
+def test_a_closed_idle_connection_is_replaced() -> None:
     states = ("57P05", "25P03")
 
     assert [True, True] == [connections.is_transient(psycopg.errors.lookup(s)()) for s in states]
@@ -103,7 +103,7 @@ def test_who_was_idle_for_too_long_tries_again() -> None:
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-async def test_a_commit_that_nobody_confirms_happens_once(
+async def test_an_unconfirmed_commit_takes_effect_once(
     engine: PostgresEngine,
     database_url: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -112,8 +112,8 @@ async def test_a_commit_that_nobody_confirms_happens_once(
     attempts, database = [], database_url.rpartition("/")[2]
     real = liveness.connect
 
-    class Deaf:
-        """A connection that breaks at its first commit, before or after the server has it."""
+    class BrokenAtCommit:
+        """A connection that breaks at its first commit, before or after the server executes it."""
 
         def __init__(self, inner: psycopg.Connection) -> None:
             self._inner = inner
@@ -133,7 +133,7 @@ async def test_a_commit_that_nobody_confirms_happens_once(
         if database not in url:  # an engine of another test in this process
             return real(url)
         attempts.append(url)
-        return Deaf(real(url)) if len(attempts) == 1 else real(url)
+        return BrokenAtCommit(real(url)) if len(attempts) == 1 else real(url)
 
     monkeypatch.setattr(liveness, "connect", connect)
     ran = []

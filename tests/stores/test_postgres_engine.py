@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: shared commits, failures that stay apart, and what it refuses."""
+"""The PostgreSQL engine: shared commits, isolated failures, caches, and refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def until_somebody_waits(admin: psycopg.Connection) -> None:
         time.sleep(0.01)
 
 
-async def test_one_job_that_fails_leaves_those_beside_it_alone(engine: PostgresEngine) -> None:
+async def test_a_failing_job_does_not_affect_others_in_its_commit(engine: PostgresEngine) -> None:
     def fails(tx: Transaction) -> None:
         put(tx, "half")
         raise ValueError("no")
@@ -53,7 +53,7 @@ async def test_one_job_that_fails_leaves_those_beside_it_alone(engine: PostgresE
     assert [f"n{number}" for number in range(10)] == await names(engine)
 
 
-async def test_a_reader_sees_one_moment(engine: PostgresEngine, database_url: str) -> None:
+async def test_a_reader_sees_one_snapshot(engine: PostgresEngine, database_url: str) -> None:
     def twice(tx: Transaction) -> tuple[object, object]:
         before = tx.one("SELECT count(*) FROM metadata")
         with psycopg.connect(database_url, autocommit=True) as other:
@@ -67,12 +67,12 @@ async def test_a_reader_sees_one_moment(engine: PostgresEngine, database_url: st
 
 
 def count(tx: Transaction) -> tuple[int, int]:
-    """What is remembered, and what is there."""
+    """The cached count and the real one."""
     now = tx.all("SELECT 1 FROM metadata WHERE value = ''")
     return len(remembered(tx, "facts", lambda: now)), len(now)
 
 
-async def test_what_was_read_is_remembered_until_anybody_commits(
+async def test_cached_reads_are_valid_until_any_commit(
     engine: PostgresEngine, database_url: str
 ) -> None:
     async def counts() -> set[tuple[int, int]]:
@@ -98,7 +98,7 @@ async def test_what_was_read_is_remembered_until_anybody_commits(
     assert [{(n, n)} for n in (0, 1, 1, 2, 3)] == [before, ours, under_way, one, both]
 
 
-async def test_a_question_is_asked_once_while_nobody_writes(engine: PostgresEngine) -> None:
+async def test_a_cached_query_is_run_once_between_writes(engine: PostgresEngine) -> None:
     asked = []
 
     def ask(tx: Transaction) -> None:
@@ -107,10 +107,10 @@ async def test_a_question_is_asked_once_while_nobody_writes(engine: PostgresEngi
     for _ in range(99):
         await engine.read(ask)
 
-    assert 1 <= len(asked) < 20  # the server may look after its tables meanwhile
+    assert 1 <= len(asked) < 20  # the server may run autovacuum meanwhile
 
 
-async def test_a_reader_of_an_older_moment_is_told_what_was_true_then(
+async def test_a_reader_of_an_older_snapshot_gets_its_own_values(
     engine: PostgresEngine, database_url: str
 ) -> None:
     def across(tx: Transaction) -> tuple[int, int]:
@@ -126,10 +126,10 @@ async def test_a_reader_of_an_older_moment_is_told_what_was_true_then(
     assert (1, 1) == await engine.read(count)
 
 
-async def test_a_crash_that_gives_numbers_anew_is_noticed(
+async def test_a_crash_that_reuses_transaction_ids_is_detected(
     engine: PostgresEngine, database_url: str
 ) -> None:
-    """The server ends a crash with a checkpoint; so whatever checkpoint it is, we ask again."""
+    """The server ends recovery with a checkpoint, so any new checkpoint invalidates the cache."""
     asked = []
 
     def ask(tx: Transaction) -> None:
@@ -144,7 +144,7 @@ async def test_a_crash_that_gives_numbers_anew_is_noticed(
 
 
 @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
-async def test_who_waits_during_a_migration_writes_nothing(
+async def test_writers_wait_during_a_migration_and_then_fail(
     engine: PostgresEngine, database_url: str, level: str
 ) -> None:
     name = database_url.rpartition("/")[2]
@@ -164,11 +164,11 @@ async def test_who_waits_during_a_migration_writes_nothing(
     await other.close()
 
 
-async def test_who_writes_remembers_nothing(engine: PostgresEngine) -> None:
+async def test_writes_do_not_use_the_cache(engine: PostgresEngine) -> None:
     assert (await engine.write(lambda tx: tx.remembered)) is None
 
 
-async def test_marks_of_processes_that_are_over_are_forgotten(
+async def test_marks_of_exited_processes_are_deleted(
     engine: PostgresEngine, database_url: str
 ) -> None:
     await engine.write(lambda tx: put(tx, "one"))
@@ -185,7 +185,7 @@ async def test_marks_of_processes_that_are_over_are_forgotten(
     assert 3 == len(marks)
 
 
-async def test_what_the_database_refuses_is_not_explained_by_guessing(
+async def test_errors_of_the_database_are_reported_as_they_are(
     engine: PostgresEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InvalidInput, match="too large"):

@@ -1,4 +1,4 @@
-"""What a PostgreSQL must be to be opened, and who is waited for until then."""
+"""Requirements for opening a PostgreSQL database, and waits for other processes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_upgrade_waits_for_writers(database_url: str, tmp_path: Path) -> None
     assert (VERSION,) == row
 
 
-async def test_who_starts_during_a_migration_waits_until_it_is_over(
+async def test_a_start_during_a_migration_waits_for_its_end(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "_SESSION", "SET lock_timeout = '1ms'")
@@ -80,7 +80,7 @@ TIMEOUTS = (
 
 
 def limit_everything(url: str) -> None:
-    """What the owner of a server may set for a database, whoever uses it."""
+    """Set the timeouts that the administrator of a server may set for a database."""
     with psycopg.connect(url, autocommit=True) as admin:
         name = admin.info.dbname
         known = admin.execute(
@@ -90,7 +90,7 @@ def limit_everything(url: str) -> None:
             admin.execute(f"ALTER DATABASE {name} SET {timeout} = '150ms'".encode())
 
 
-async def test_limits_of_the_database_end_neither_an_upgrade_nor_a_query(
+async def test_timeouts_of_the_database_end_neither_an_upgrade_nor_a_query(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     OldStore(OLDEST, tmp_path, database_url, rows=False)
@@ -108,7 +108,7 @@ async def test_limits_of_the_database_end_neither_an_upgrade_nor_a_query(
     assert (1, 2) == (read, written)
 
 
-async def test_who_waits_for_a_step_of_others_is_not_cut_off_by_limits_of_the_database(
+async def test_timeouts_of_the_database_do_not_end_a_wait_for_a_migration(
     database_url: str,
 ) -> None:
     limit_everything(database_url)
@@ -128,7 +128,7 @@ def until_waited_for(admin: psycopg.Connection, opening: asyncio.Task[PostgresEn
         pass
 
 
-async def test_a_server_that_starts_is_waited_for() -> None:
+async def test_a_starting_server_is_waited_for() -> None:
     with running() as server:
         url = server.new_database()
         server.control("stop", "-m", "fast")
@@ -140,10 +140,10 @@ async def test_a_server_that_starts_is_waited_for() -> None:
         await (await opening).close()
 
 
-def test_what_no_patience_mends_is_said_at_once(
+def test_permanent_errors_are_reported_at_once(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else this would take for ever."""
+    """Otherwise the test would time out."""
     monkeypatch.setattr(engines, "RETRY_S", float("inf"))
 
     with pytest.raises(Unavailable, match="does not exist; check POSTROOM_DATABASE_URL"):

@@ -1,4 +1,4 @@
-"""A PostgreSQL that is away, hangs or only reads is unavailable until it is back."""
+"""A PostgreSQL that is down, hangs or is read-only is unavailable until it recovers."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_the_answer_comes_within_the_patience_for_who_waited_behind_anothe
 async def silenced(
     database_url: str, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[PostgresEngine, Proxy]]:
-    """An engine that is told early, and a proxy that can keep from it what the server says."""
+    """An engine with short timeouts, and a proxy that can withhold the server's responses."""
     async with proxied(postgres_server.port) as proxy:
         through = database_url.replace(f":{postgres_server.port}/", f":{proxy.port}/")
         opened = await asyncio.to_thread(PostgresEngine.open, through)
@@ -110,10 +110,10 @@ async def silenced(
         await opened.close()
 
 
-async def test_a_server_that_hangs_is_not_waited_for_at_the_end(
+async def test_closing_does_not_wait_for_a_hanging_server(
     silenced: tuple[PostgresEngine, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without that, the test would wait for ever."""
+    """Otherwise the test would hang."""
     monkeypatch.setattr(liveness, "SHUTDOWN_CHECK_S", 0.3)
     engine, proxy = silenced
     engine._liveness.look_s = 3600
@@ -132,7 +132,7 @@ async def test_a_server_that_hangs_is_not_waited_for_at_the_end(
     await engine.close()
 
 
-async def test_a_server_that_is_away_is_not_waited_for_at_the_end(
+async def test_closing_does_not_wait_for_an_unreachable_server(
     engine: PostgresEngine, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts = []
@@ -151,7 +151,7 @@ async def test_a_server_that_is_away_is_not_waited_for_at_the_end(
     assert 2 == sum(attempts)
 
 
-async def test_a_server_that_is_slow_is_waited_for_at_the_end(engine: PostgresEngine) -> None:
+async def test_closing_waits_for_a_slow_server(engine: PostgresEngine) -> None:
     writing = [engine.write(lambda tx, n=n: slowly_put(tx, f"n{n}")) for n in range(3)]
     all_of_them = asyncio.gather(*writing)
     await asyncio.sleep(0)
@@ -167,7 +167,7 @@ def slowly_put(tx: Transaction, name: str) -> None:
     put(tx, name)
 
 
-async def test_a_server_that_hangs_is_unavailable_and_then_work_goes_on(
+async def test_a_hanging_server_is_unavailable_until_it_recovers(
     silenced: tuple[PostgresEngine, Proxy],
 ) -> None:
     engine, proxy = silenced
@@ -185,7 +185,7 @@ async def test_a_server_that_hangs_is_unavailable_and_then_work_goes_on(
     assert {"before", "after"} <= set(await names(engine))
 
 
-async def test_work_that_takes_long_is_let_be_while_the_server_answers_others(
+async def test_slow_work_is_not_cancelled_while_the_server_responds(
     silenced: tuple[PostgresEngine, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, proxy = silenced
@@ -197,10 +197,10 @@ async def test_work_that_takes_long_is_let_be_while_the_server_answers_others(
     assert proxy.connections > opened + 1
 
 
-async def test_a_first_server_that_is_dead_and_silent_hides_no_other(
+async def test_a_dead_first_server_does_not_hide_the_second(
     database_url: str, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It costs its time once; then the one that answered is asked first."""
+    """It delays the first connection; then the server that responded is tried first."""
     monkeypatch.setitem(connections.OPTIONS, "connect_timeout", 2)
     async with proxied(postgres_server.port) as dead:
         dead.stall_after = 0
@@ -227,10 +227,10 @@ async def test_a_first_server_that_is_dead_and_silent_hides_no_other(
         ("postgresql:///m", {"dbname": "m"}),
     ],
 )
-def test_the_server_that_answered_is_asked_first(url: str, expected: dict[str, str]) -> None:
+def test_the_server_that_responded_is_tried_first(url: str, expected: dict[str, str]) -> None:
     named = liveness.Hosts(url)
 
-    named.remember(Answered("b", 5 if "port=5" in url else 2))
+    named.remember(FakeConnectionInfo("b", 5 if "port=5" in url else 2))
 
     said = conninfo_to_dict(named.url)
     assert expected.items() <= said.items()
@@ -238,14 +238,14 @@ def test_the_server_that_answered_is_asked_first(url: str, expected: dict[str, s
 
 
 @dataclass
-class Answered:
-    """Who answered, as psycopg says it."""
+class FakeConnectionInfo:
+    """The server of a connection, as psycopg reports it."""
 
     host: str
     port: int
 
 
-async def test_a_server_that_only_reads_is_unavailable_until_it_is_promoted(
+async def test_a_read_only_server_is_unavailable_until_it_is_promoted(
     engine: PostgresEngine, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine._writer, "patience_s", 0.2)
@@ -262,7 +262,7 @@ async def test_a_server_that_only_reads_is_unavailable_until_it_is_promoted(
 
 
 def set_read_only(url: str, truth: str) -> None:
-    """What a server does that is not promoted yet."""
+    """Make a server behave like a standby."""
     name = url.rpartition("/")[2]
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute("SET default_transaction_read_only = off")

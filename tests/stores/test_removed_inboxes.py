@@ -1,4 +1,4 @@
-"""What is removed leaves nothing behind that waits to be done, in any table that names an inbox."""
+"""A removed inbox leaves no pending work, in any table that references an inbox."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ KEPT = {
     "audit_pending": "what the log is about to say",
     "removed_events": "whoever saw one last goes on from its place",
 }
-"""Tables that name an inbox which is gone, and why they do."""
+"""Tables that may reference a removed inbox, with the reason."""
 
 WITH_INBOX = [table.name for table in tables() if "inbox" in table.columns]
 
 
 async def rows_of(services: Services, inbox_id: str, number: int) -> dict[str, int]:
-    """In how many rows each table names an inbox, by its number or by its id."""
+    """The number of rows in each table that reference an inbox, by number or id."""
 
     def count(tx: Transaction) -> dict[str, int]:
         found = {}
@@ -55,7 +55,7 @@ async def number_of(services: Services, inbox_id: str) -> int:
 
 
 async def ruled(services: Services, inbox: Inbox, *acts: Action) -> str:
-    """The id of a mail that has arrived, on which a rule did this."""
+    """Run a rule on an arriving mail; returns the id of the mail."""
     message = await prepare(services, Arrival(mail("Invoice"), inbox.id))
     effect = RuleEffect("rul_1", "r", acts)
     (added,) = await services.store.add_messages([replace(message, effects=(effect,))])
@@ -63,7 +63,7 @@ async def ruled(services: Services, inbox: Inbox, *acts: Action) -> str:
 
 
 async def fill(services: Services, inbox: Inbox) -> str:
-    """Put something of every kind into an inbox; the id of its mail."""
+    """Add objects of every kind to an inbox; returns the id of its mail."""
     url = "https://example.com/hook"
     now = services.clock()
     hook = Webhook("whk_1", url, (), EVERYTHING, now, secret=new_webhook_secret())
@@ -147,9 +147,7 @@ async def test_an_account_leaves_no_row_of_its_own_in_any_table(services: Servic
     assert {} == {name: rows for name, rows in left.items() if rows and name not in KEPT}
 
 
-async def test_a_message_takes_what_rules_wanted_to_do_with_it_along(
-    services: Services, inbox: Inbox
-) -> None:
+async def test_removing_a_message_removes_its_rule_jobs(services: Services, inbox: Inbox) -> None:
     gone = await ruled(
         services, inbox, Action("forward", "x@example.com"), Action("reply", "Thanks")
     )
@@ -162,9 +160,7 @@ async def test_a_message_takes_what_rules_wanted_to_do_with_it_along(
     assert [kept] == [job.message_id for job in left]
 
 
-async def test_what_was_applied_to_a_removed_inbox_is_still_undone_in_the_others(
-    services: Services, inbox: Inbox
-) -> None:
+async def test_a_plan_is_undone_in_the_remaining_inboxes(services: Services, inbox: Inbox) -> None:
     kept = await new_inbox(services, "kept")
     message, other = await ruled(services, inbox), await ruled(services, kept)
     await services.store.save_plan(*a_plan(services, "pln_1", (message, inbox), (other, kept)))

@@ -1,4 +1,4 @@
-"""A removed mail does not vanish on its way out, and a repeated send hears what became of it."""
+"""Removing a pending mail cancels it, and a repeated send returns its outcome."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def draft_in(inbox: Inbox) -> StoredDraft:
     return StoredDraft("drf_1", inbox.id, {"subject": "Sent"}, None, NOW, NOW)
 
 
-async def test_a_mail_on_its_way_is_cancelled_before_it_is_removed(
+async def test_a_pending_mail_is_cancelled_before_it_is_removed(
     services: Services, inbox: Inbox
 ) -> None:
     first = await services.store.record_send(await queued(services, inbox))
@@ -48,7 +48,7 @@ async def test_a_mail_on_its_way_is_cancelled_before_it_is_removed(
     assert (None, "queued") == (again.deduplicated, again.status)
 
 
-async def test_a_key_answers_with_what_became_of_a_removed_mail(
+async def test_a_repeated_send_returns_the_outcome_of_a_removed_mail(
     services: Services, inbox: Inbox
 ) -> None:
     sends = [await queued(services, inbox, idempotency_key="k") for _ in range(2)]
@@ -64,7 +64,7 @@ async def test_a_key_answers_with_what_became_of_a_removed_mail(
 
 
 @pytest.mark.parametrize("status", ["failed", "unknown"])
-async def test_mail_that_goes_with_its_inbox_is_not_said_to_be_queued(
+async def test_mail_removed_with_its_inbox_is_not_reported_as_queued(
     services: Services, inbox: Inbox, status: str
 ) -> None:
     sends = [await queued(services, inbox, idempotency_key="k") for _ in range(2)]

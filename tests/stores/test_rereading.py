@@ -1,4 +1,4 @@
-"""Mail read again by a newer parser keeps its id, its names and its place."""
+"""Reparsed mail keeps its id, its labels and its mailbox."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def all_batches(services: Services, version: int) -> int:
     return sum([count async for count in reparse(services, version=version)])
 
 
-async def test_words_threads_and_search_follow_from_the_raw_bytes(
+async def test_text_threads_and_search_are_derived_from_the_raw_bytes(
     services: Services, inbox: Inbox
 ) -> None:
     files = [("a.txt", "text/plain", b"a")]
@@ -41,7 +41,7 @@ async def test_words_threads_and_search_follow_from_the_raw_bytes(
     assert () == await services.store.problems()
 
 
-async def test_a_better_reading_replaces_the_old_one_everywhere(
+async def test_reparsing_replaces_the_old_result_everywhere(
     services: Services, inbox: Inbox
 ) -> None:
     def worse(parsed: object) -> str:
@@ -61,9 +61,7 @@ async def test_a_better_reading_replaces_the_old_one_everywhere(
     assert [added.message_id] == [row.id for row in found.rows]
 
 
-async def test_threads_that_were_split_or_merged_by_hand_stay_so(
-    services: Services, inbox: Inbox
-) -> None:
+async def test_threads_split_or_merged_by_users_stay_so(services: Services, inbox: Inbox) -> None:
     root = await deliver(services, inbox, mail("Root", message_id="<r@x>"))
     reply = await deliver(services, inbox, mail("Re: Root", in_reply_to="<r@x>"))
     other = await deliver(services, inbox, mail("Other"))

@@ -1,4 +1,4 @@
-"""How well memories are found with the bundled model: bars under which it must not fall."""
+"""Minimum quality of memory search with the bundled model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many rules there may be: each key is held to those that it sees, not to those of others."""
+"""The limit of rules counts only the rules that a key sees."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def added_until_refused(store: Store, name: str, inboxes: Visible, visible
     return 99
 
 
-async def test_how_many_rules_others_have_changes_nothing(store: Store) -> None:
+async def test_hidden_rules_do_not_count(store: Store) -> None:
     for number in range(5):
         await add(store, f"all{number}", EVERYTHING)
     for number in range(2):
@@ -47,7 +47,7 @@ async def test_how_many_rules_others_have_changes_nothing(store: Store) -> None:
     assert 0 == await added_until_refused(store, "bc", bc, bc)
 
 
-async def test_who_is_refused_counts_what_it_sees_and_is_told_what_to_do(store: Store) -> None:
+async def test_the_error_names_visible_rules_and_a_remedy(store: Store) -> None:
     for number in range(5):
         await add(store, f"b{number}", only("inb_b"), EVERYTHING)
     a = only("inb_a")
@@ -60,7 +60,7 @@ async def test_who_is_refused_counts_what_it_sees_and_is_told_what_to_do(store: 
     assert MOST == (await add(store, "more", a)).position
 
 
-async def test_who_sees_all_has_room_for_many_more(store: Store) -> None:
+async def test_unlimited_callers_have_a_higher_limit(store: Store) -> None:
     for name in ("inb_a", "inb_b"):
         await added_until_refused(store, name, only(name), only(name))
 

@@ -1,4 +1,4 @@
-"""Rules, webhooks and what waits, of a version that noted no keys: the audit log knows them."""
+"""Rules, webhooks and jobs of a version without recorded keys get them from the audit log."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def put(tx: Transaction, table: str, **row: Any) -> None:
     tx.run(f"INSERT INTO {table} ({columns}) VALUES ({', '.join(f':{c}' for c in row)})", **row)
 
 
-class Rows:
-    """Writes rows as the version before did."""
+class OldRows:
+    """Writes rows as the earlier version did."""
 
     def __init__(self, tx: Transaction) -> None:
         self.tx = tx
@@ -66,7 +66,7 @@ class Rows:
         return int(found[0])
 
     def delivery(self, name: str, hook: int, rule: str, status: str = "pending") -> None:
-        """A rule has this webhook told of a mail in the inbox of Ana."""
+        """A rule queues a delivery of this webhook for a mail in Ana's inbox."""
         self.entries += 1
         data = json.dumps({"rule_id": rule, "rule": "r"}, separators=(",", ":"))
         event = {"number": self.entries, "id": f"evt_{name}", "message": f"msg_{name}"}
@@ -83,13 +83,13 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> OldStore:
     return OldStore(OLDEST, tmp_path, url, rows=False)
 
 
-def upgraded(old: OldStore, write: Callable[[Rows], None]) -> Store:
-    old.write(lambda tx: write(Rows(tx)))
+def upgraded(old: OldStore, write: Callable[[OldRows], None]) -> Store:
+    old.write(lambda tx: write(OldRows(tx)))
     return Store(old.open(), AuditHmac(b""))
 
 
-async def test_a_rule_stands_under_who_the_log_says(old: OldStore) -> None:
-    def write(rows: Rows) -> None:
+async def test_a_rule_gets_the_key_of_its_audit_entry(old: OldStore) -> None:
+    def write(rows: OldRows) -> None:
         rows.rule("rul_owners", ANA, "owner")
         rows.rule("rul_agents", None, "agent")
         rows.rule("rul_limited", ANA, "key_a")
@@ -120,8 +120,8 @@ async def test_a_rule_stands_under_who_the_log_says(old: OldStore) -> None:
     } == rules
 
 
-async def test_what_waits_is_done_for_who_asked_or_not_at_all(old: OldStore) -> None:
-    def write(rows: Rows) -> None:
+async def test_a_pending_job_runs_with_its_key_or_not_at_all(old: OldStore) -> None:
+    def write(rows: OldRows) -> None:
         rows.rule("rul_owners", None, "owner")
         rows.rule("rul_limited", ANA, "key_a")
         rows.rule("rul_nothing", "[]", "key_none")
@@ -150,8 +150,8 @@ async def test_what_waits_is_done_for_who_asked_or_not_at_all(old: OldStore) -> 
     } == set(lost)
 
 
-async def test_a_webhook_is_told_only_what_a_rule_may_tell_it(old: OldStore) -> None:
-    def write(rows: Rows) -> None:
+async def test_a_webhook_gets_only_permitted_deliveries_of_rules(old: OldStore) -> None:
+    def write(rows: OldRows) -> None:
         rows.rule("rul_owners", ANA, "owner")
         rows.rule("rul_a", ANA, "key_a")
         rows.rule("rul_nothing", "[]", "key_none")
@@ -188,12 +188,12 @@ async def test_a_webhook_is_told_only_what_a_rule_may_tell_it(old: OldStore) -> 
 
 @pytest.mark.parametrize("actor", [None, "owner", "key_none", "key_all"])
 @pytest.mark.parametrize("inboxes", [None, "[]"])
-async def test_the_owner_signs_at_a_url_only_with_what_is_the_owners(
+async def test_the_owner_signs_only_with_secrets_of_the_owner(
     old: OldStore, actor: str | None, inboxes: str | None
 ) -> None:
     is_of_a_rule = actor is None and inboxes == "[]"
 
-    def write(rows: Rows) -> None:
+    def write(rows: OldRows) -> None:
         types = '["rule.matched"]' if is_of_a_rule else "[]"
         rows.hook("whk_1", inboxes, actor, url="https://x.org/u", types=types)
 

@@ -1,4 +1,4 @@
-"""There is one schema: each table of SQLite is a table of PostgreSQL, column by column."""
+"""Each SQLite table exists in PostgreSQL with the same columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WHOLE = {
 
 @pytest.fixture
 def file(tmp_path: Path) -> dict[str, dict[str, tuple[str, bool]]]:
-    """The tables of SQLite: each column with its type, and whether it must be there."""
+    """The tables of SQLite: each column with its type, and whether it is NOT NULL."""
     connection = connect(tmp_path / "schema.db", Role.WRITER)
     migrate(connection)
     names = connection.execute(

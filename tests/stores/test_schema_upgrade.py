@@ -1,4 +1,4 @@
-"""An upgraded database has the schema of a new one, and all that was in it."""
+"""An upgraded database has the schema of a new one, and all of its data."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ CATALOG = {
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Makes a database of an earlier version."""
+    """Creates a database of an earlier version."""
     url = request.getfixturevalue("database_url") if request.param == "postgres" else ""
     return lambda version, **more: OldStore(version, tmp_path, url, **more)
 
 
 async def opened(old: OldStore) -> Store:
-    """Upgrade a database and open it, as the program does."""
+    """Upgrade and open a database, as the program does."""
     if old.url:
         return await postgres.open_store(old.url, old.path.parent)
     return await sqlite.open_store(old.path)
 
 
 def schema_of(path: Path) -> dict[str, Any]:
-    """What SQLite knows of each table, index and trigger; the text of a table may differ."""
+    """SQLite's description of each table, index and trigger; the SQL text may differ."""
     database = apsw.Connection(str(path))
     known = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"
     found: dict[str, Any] = {}

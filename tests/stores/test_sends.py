@@ -1,4 +1,4 @@
-"""Sends are recorded exactly once, and no more often than their key may."""
+"""Sends are recorded exactly once, within the rate limits of their keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.mails import SOME
 from tests.stores.sends import NOW, a_send
 
 
-async def test_one_key_is_one_mail_however_many_ask_at_once(
+async def test_one_idempotency_key_is_one_mail_with_any_concurrency(
     services: Services, inbox: Inbox
 ) -> None:
     sends = [await a_send(services, inbox, idempotency_key="k") for _ in range(20)]
@@ -30,7 +30,9 @@ async def test_one_key_is_one_mail_however_many_ask_at_once(
     assert 1 == (await services.store.messages(MessageQuery(visible=EVERYTHING))).total
 
 
-async def test_a_key_for_another_mail_is_a_conflict(services: Services, inbox: Inbox) -> None:
+async def test_reusing_an_idempotency_key_for_another_mail_is_a_conflict(
+    services: Services, inbox: Inbox
+) -> None:
     await services.store.record_send(await a_send(services, inbox, idempotency_key="k"))
     other = await a_send(services, inbox, idempotency_key="k", payload=b"other")
 
@@ -38,7 +40,7 @@ async def test_a_key_for_another_mail_is_a_conflict(services: Services, inbox: I
         await services.store.record_send(other)
 
 
-async def test_the_same_mail_within_minutes_is_recognised_and_said(
+async def test_the_same_mail_within_minutes_is_recognised_as_duplicate(
     services: Services, inbox: Inbox
 ) -> None:
     first = await services.store.record_send(await a_send(services, inbox))
@@ -51,7 +53,7 @@ async def test_the_same_mail_within_minutes_is_recognised_and_said(
     assert 3 == len({first.message_id, wanted.message_id, by_other.message_id})
 
 
-async def test_a_mail_that_nobody_got_may_be_sent_again(services: Services, inbox: Inbox) -> None:
+async def test_a_failed_mail_may_be_sent_again(services: Services, inbox: Inbox) -> None:
     sends = [await a_send(services, inbox) for _ in range(3)]
     failed = dataclasses.replace(
         sends[0].message, recipients=(Recipient("x@example.com", "failed", "no such inbox"),)
@@ -91,7 +93,7 @@ async def test_after_ten_minutes_the_same_mail_is_a_new_one(
     assert first.message_id != second.message_id
 
 
-async def test_the_hourly_share_is_exact_and_says_when_to_return(
+async def test_the_hourly_limit_is_exact_and_has_a_retry_after(
     services: Services, inbox: Inbox
 ) -> None:
     for number in range(3):
@@ -109,9 +111,7 @@ async def test_the_hourly_share_is_exact_and_says_when_to_return(
     assert 3 == (await services.store.messages(MessageQuery(visible=EVERYTHING))).total
 
 
-async def test_an_automatic_answer_in_a_thread_is_the_only_one_of_a_day(
-    services: Services, inbox: Inbox
-) -> None:
+async def test_one_automatic_answer_per_thread_and_day(services: Services, inbox: Inbox) -> None:
     root = await services.store.record_send(await a_send(services, inbox, payload=b"root"))
 
     async def answer(number: int, after: timedelta = timedelta(0)) -> NewSend:
@@ -135,7 +135,7 @@ async def test_an_automatic_answer_in_a_thread_is_the_only_one_of_a_day(
     assert 4 == sum(isinstance(one, Conflict) for one in told)
 
 
-async def test_who_has_no_relay_is_given_nothing_that_needs_one(
+async def test_a_worker_without_a_relay_claims_only_local_mail(
     services: Services, inbox: Inbox
 ) -> None:
     send = await a_send(services, inbox)
@@ -151,7 +151,7 @@ async def test_who_has_no_relay_is_given_nothing_that_needs_one(
     assert 1 == len((await services.store.claim_mail("rich", **lease)).jobs)
 
 
-async def test_the_senders_copy_alone_knows_the_bcc(services: Services, inbox: Inbox) -> None:
+async def test_only_the_senders_copy_has_bcc(services: Services, inbox: Inbox) -> None:
     sent = await services.store.record_send(await a_send(services, inbox))
 
     message = await services.store.message(sent.message_id, EVERYTHING)
@@ -161,7 +161,7 @@ async def test_the_senders_copy_alone_knows_the_bcc(services: Services, inbox: I
     assert ("captured", ("Sent",)) == (message.status, message.mailboxes)
 
 
-async def test_what_the_owner_s_agent_sent_is_known_to_the_agent_after_an_upgrade(
+async def test_sends_of_the_owners_agent_are_recognised_after_an_upgrade(
     services: Services, inbox: Inbox
 ) -> None:
     old = await a_send(services, inbox, caller="owner", idempotency_key="k")
@@ -185,7 +185,7 @@ async def test_what_the_owner_s_agent_sent_is_known_to_the_agent_after_an_upgrad
     ("caller", "minutes", "is_known"),
     [("agent", 0, True), ("agent", 9, True), ("agent", 11, False), ("key_1", 0, False)],
 )
-async def test_what_is_said_again_across_an_upgrade_is_recognised_and_counts_for_nobody(
+async def test_repeated_sends_across_an_upgrade_are_recognised(
     services: Services, inbox: Inbox, key: str | None, caller: str, minutes: int, is_known: bool
 ) -> None:
     old = await a_send(services, inbox, caller="owner", idempotency_key=key)

@@ -1,4 +1,4 @@
-"""Numbered series: parts that lost every pointer find their thread, whatever the order."""
+"""Numbered series: parts without references are added to their thread, in any order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def part(form: str, number: int, **more: object) -> bytes:
 
 
 def series(form: str) -> list[bytes]:
-    """A first part, an orphan with a reply, and a sibling that points to the first part."""
+    """A first part, an orphan with a reply, and a sibling that references the first part."""
     return [
         part(form, 1, message_id="<one@example.com>"),
         part(form, 2, message_id=ORPHAN),
@@ -39,7 +39,7 @@ async def threads(services: Services, inbox: Inbox) -> set[str]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_an_orphan_of_a_series_is_in_its_thread_whatever_comes_first(
+async def test_an_orphan_of_a_series_joins_its_thread_in_any_order(
     services: Services, form: str
 ) -> None:
     for number, order in enumerate(permutations(series(form))):
@@ -65,7 +65,7 @@ async def test_an_orphan_of_a_series_is_in_its_thread_whatever_comes_first(
         mail("words 2", date=NOON),
     ],
 )
-async def test_a_mail_that_is_no_missing_part_stays_apart(
+async def test_a_mail_that_is_not_a_missing_part_stays_separate(
     services: Services, inbox: Inbox, other: bytes
 ) -> None:
     first, _, sibling, _ = series(FORMS[0])
@@ -75,7 +75,7 @@ async def test_a_mail_that_is_no_missing_part_stays_apart(
     assert 2 == len(await threads(services, inbox))
 
 
-async def test_a_series_without_any_pointer_stays_apart(services: Services, inbox: Inbox) -> None:
+async def test_a_series_without_references_stays_separate(services: Services, inbox: Inbox) -> None:
     for number in (1, 2, 3):
         await deliver(services, inbox, part(FORMS[0], number))
 

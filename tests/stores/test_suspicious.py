@@ -1,4 +1,4 @@
-"""Which of the messages that a caller was shown are suspicious."""
+"""Which of the messages shown to a caller are suspicious."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of the web pages: opened once by a link, or by a key, and ended in each way."""
+"""Sessions of the web pages: how they start and end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def whose(services: Services, secret: str) -> SignedIn:
     return found
 
 
-async def test_a_link_signs_the_owner_in_who_may_approve(services: Services, clock: Clock) -> None:
+async def test_a_link_signs_the_owner_in_with_approval(services: Services, clock: Clock) -> None:
     signed_in = await by_link(services)
 
     assert ALL_SCOPES | {Scope.APPROVE} == signed_in.caller.scopes
@@ -58,9 +58,7 @@ async def test_a_link_signs_the_owner_in_who_may_approve(services: Services, clo
     assert clock() + SESSION_LIFETIME == signed_in.session.expires_at
 
 
-async def test_a_link_signs_in_once_also_if_it_is_used_twice_at_a_time(
-    services: Services, clock: Clock
-) -> None:
+async def test_a_link_signs_in_once_even_concurrently(services: Services, clock: Clock) -> None:
     link = await authentication.new_sign_in_link(services)
     uses = [authentication.sign_in_with_link(services, link, "") for _ in range(5)]
 
@@ -71,7 +69,7 @@ async def test_a_link_signs_in_once_also_if_it_is_used_twice_at_a_time(
     assert 1 == len(await services.store.web_sessions(clock()))
 
 
-async def test_a_link_is_good_for_ten_minutes(services: Services, clock: Clock) -> None:
+async def test_a_sign_in_link_expires_after_ten_minutes(services: Services, clock: Clock) -> None:
     late, in_time = [await authentication.new_sign_in_link(services) for _ in range(2)]
 
     clock.now += LINK_LIFETIME - timedelta(seconds=1)
@@ -90,7 +88,7 @@ async def test_a_session_of_a_key_has_the_rights_of_this_key(
     assert not signed_in.caller.inboxes.sees("inb_2")
 
 
-async def test_the_key_of_the_owner_does_not_approve_when_it_is_pasted(
+async def test_a_session_of_the_owners_key_does_not_approve(
     services: Services, clock: Clock
 ) -> None:
     secret = await key(services, *ALL_SCOPES, key_id=OWNER.key_id)
@@ -99,7 +97,7 @@ async def test_the_key_of_the_owner_does_not_approve_when_it_is_pasted(
 
 
 @pytest.mark.parametrize("scopes", [("write", "send"), ("admin",), ()])
-async def test_a_key_that_may_not_read_or_approve_opens_no_session(
+async def test_a_key_without_read_and_approve_gets_no_session(
     services: Services, clock: Clock, scopes: tuple[str, ...]
 ) -> None:
     secret = await key(services, *scopes)
@@ -131,7 +129,7 @@ async def test_a_session_ends_with_its_key(services: Services, clock: Clock, cha
     assert (other.session.id,) == tuple(s.id for s in await services.store.web_sessions(clock()))
 
 
-async def test_an_owner_ends_all_sessions_and_others_those_of_their_key(
+async def test_the_owner_ends_all_sessions_and_a_key_its_own(
     services: Services, clock: Clock
 ) -> None:
     owner = await by_link(services)
@@ -163,7 +161,7 @@ async def test_signing_in_and_out_is_audited_without_the_secret(
     ]
 
 
-async def test_the_last_use_is_noted_once_a_minute(services: Services, clock: Clock) -> None:
+async def test_the_last_use_is_recorded_once_a_minute(services: Services, clock: Clock) -> None:
     secret = await authentication.sign_in_with_key(services, await key(services, "read"), "")
     opened_at = clock.now
 

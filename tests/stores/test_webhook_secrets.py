@@ -1,4 +1,4 @@
-"""A copy of the database alone holds no secret of a webhook; with our key they still sign."""
+"""Secrets of webhooks are encrypted in the database; with the key they still sign."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def write_as_before(tx: Any, webhook: Webhook, old: str | None = None) -> None:
     tx.run("UPDATE webhooks SET old_secret = :old WHERE id = :id", old=old, id=webhook.id)
 
 
-async def test_a_secret_is_sealed_and_signs(services: Services, inbox: Inbox) -> None:
+async def test_a_secret_is_encrypted_and_signs(services: Services, inbox: Inbox) -> None:
     hooks = [hook(1), hook(2)]
     for one in hooks:
         await services.store.add_webhook(one)
@@ -68,9 +68,7 @@ async def test_a_secret_is_sealed_and_signs(services: Services, inbox: Inbox) ->
     assert not any(str(one.secret)[6:] in str(kept) for one in hooks)
 
 
-async def test_both_secrets_are_sealed_when_one_is_renewed(
-    services: Services, inbox: Inbox
-) -> None:
+async def test_both_secrets_are_encrypted_after_a_renewal(services: Services, inbox: Inbox) -> None:
     first, second = hook(1), new_webhook_secret()
     await services.store.add_webhook(first)
     renewed_at = datetime.now(UTC) + timedelta(days=3650)
@@ -83,7 +81,7 @@ async def test_both_secrets_are_sealed_when_one_is_renewed(
     assert "whsec_" not in str(await stored(services.store))
 
 
-async def test_what_an_earlier_version_wrote_is_sealed_at_the_next_start(
+async def test_secrets_of_an_earlier_version_are_encrypted_at_the_start(
     open_again: OpenAgain, services: Services, inbox: Inbox
 ) -> None:
     hooks, old = [hook(1), hook(2)], new_webhook_secret()
@@ -105,7 +103,7 @@ async def test_what_an_earlier_version_wrote_is_sealed_at_the_next_start(
             await each.close()
 
 
-async def test_a_start_that_is_interrupted_leaves_every_secret(
+async def test_an_interrupted_start_keeps_every_secret(
     open_again: OpenAgain, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hooks = [hook(1), hook(2)]
@@ -130,10 +128,10 @@ async def test_a_start_that_is_interrupted_leaves_every_secret(
 
 @pytest.mark.parametrize("layout", ["plain", "renewed", "grown", "removed", "mixed"])
 @pytest.mark.parametrize("count", [2, 5, 20, 90])
-async def test_no_file_holds_a_secret_after_an_upgrade(
+async def test_no_file_has_a_plain_secret_after_an_upgrade(
     tmp_path: Path, layout: str, count: int
 ) -> None:
-    """Also not where rows lay before, which the version before has made longer or moved."""
+    """Not even in free space of rows that the earlier version extended or moved."""
     store = await sqlite.open_store(tmp_path / "postroom.db")
     hooks, first = [hook(n) for n in range(count)], new_webhook_secret()
     for number, one in enumerate(hooks):
@@ -170,7 +168,7 @@ def texts(folder: Path) -> Iterator[str]:
         yield path.read_bytes().decode("latin-1")
 
 
-async def test_a_rule_makes_a_webhook_whose_secret_is_nowhere(
+async def test_the_secret_of_a_webhook_of_a_rule_is_stored_encrypted_only(
     services: Services, inbox: Inbox
 ) -> None:
     await deliver(services, inbox, mail("News"))
@@ -189,7 +187,7 @@ async def test_a_rule_makes_a_webhook_whose_secret_is_nowhere(
     assert 32 == len(base64.b64decode(job.secrets[0].removeprefix("whsec_")))
 
 
-async def test_without_its_key_a_webhook_waits_and_is_not_lost(
+async def test_without_the_key_deliveries_wait_and_are_not_lost(
     open_again: OpenAgain, services: Services, inbox: Inbox
 ) -> None:
     one = hook(1)
@@ -226,7 +224,7 @@ async def test_a_secret_belongs_to_one_webhook(tmp_path: Path) -> None:
             decrypt_secret(*case)
 
 
-def test_an_earlier_version_cannot_sign_with_what_is_sealed(tmp_path: Path) -> None:
+def test_an_earlier_version_cannot_sign_with_an_encrypted_secret(tmp_path: Path) -> None:
     seal = AuditHmac(load_key(tmp_path / KEY_FILE))
     for kept in (encrypt_secret(seal, "whk_1", new_webhook_secret()), webhooks.DERIVED):
         with pytest.raises(binascii.Error):

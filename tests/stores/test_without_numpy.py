@@ -1,4 +1,4 @@
-"""A store without numpy gives the same answers as one with it, on the same database."""
+"""A store without numpy gives the same results as one with it, on the same database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from postroom.store.store import Store
 from tests.mails import deliver, mail, new_inbox
 from tests.stores.conftest import OpenAgain
 from tests.stores.memories import NOW, put
-from tests.stores.recalling import WORDS, ask
+from tests.stores.ranking_helpers import WORDS, ask
 from tests.stores.without_numpy import open_without_numpy, without_numpy
 
 KEYS = [f"k{number}" for number in range(60)]
@@ -30,7 +30,7 @@ RARE = [f"rare{number}" for number in range(40)]
 
 
 def text(chance: random.Random) -> str:
-    """Mostly short, sometimes long, so that lengths count on both sides of the average."""
+    """Mostly short, sometimes long, so that lengths are on both sides of the average."""
     length = chance.choice((1, 3, 8, 15, 400))
     return " ".join(chance.choices([*WORDS, *RARE], [9] * len(WORDS) + [1] * len(RARE), k=length))
 

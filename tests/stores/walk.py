@@ -1,6 +1,6 @@
-"""A walk: processes share one installation, one of them does each step, and a model does the same.
+"""A random walk: several processes change one installation, and a model is changed alike.
 
-The model is plain Python and knows of no database. What the processes answer must be what it says.
+The model is plain Python without a database. The results of the processes must equal its own.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _MAILBOXES = ("Inbox", "Archive", "Trash", "Junk", "Projects")
 
 
 @dataclass
-class Known:
-    """A message as the model has it. No two have the same date."""
+class ModelMessage:
+    """A message in the model. No two have the same date."""
 
     raw: bytes
     internet_id: str
@@ -57,8 +57,8 @@ class Known:
     flags: set[str] = field(default_factory=set)
 
 
-class Walk:
-    """Some processes on one installation, and the model of it."""
+class RandomWalk:
+    """Several processes on one installation, and the model."""
 
     def __init__(self, settings: Settings, seed: int) -> None:
         self._settings = settings
@@ -66,11 +66,11 @@ class Walk:
         self._stack = AsyncExitStack()
         self._apps: list[App] = []
         self._inboxes: dict[str, str] = {}
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, ModelMessage] = {}
         self._came = 0
         self.different: list[object] = []
 
-    async def __aenter__(self) -> Walk:
+    async def __aenter__(self) -> RandomWalk:
         for _ in range(PROCESSES):
             self._apps.append(await self._stack.enter_async_context(open_app(self._settings)))
         await self._make_inbox()
@@ -79,12 +79,12 @@ class Walk:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def go(self, steps: int) -> None:
-        """Take so many steps; answers other than those of the model are in `different`."""
+    async def run(self, steps: int) -> None:
+        """Take this many steps; results that differ from the model are in `different`."""
         ways: list[tuple[int, Callable[[], Any]]] = [
             (15, self._receive), (10, self._receive_some), (4, self._receive_again),
             (8, self._label), (6, self._move), (6, self._flag), (6, self._delete),
-            (1, self._make_inbox), (1, self._remove_inbox), (2, self._tidy), (20, self._search),
+            (1, self._make_inbox), (1, self._remove_inbox), (2, self._compact), (20, self._search),
             (4, self._look_at_thread), (3, self._count_labels),
         ]  # fmt: skip
         weights = [weight for weight, _ in ways]
@@ -95,11 +95,11 @@ class Walk:
             self.different += await app.services.store.problems()
 
     async def _ask(self, operation: Any, **arguments: object) -> Any:
-        """Let one of the processes do something."""
+        """Call an operation in one of the processes."""
         app = self._chance.choice(self._apps)
         return await call(app.context(OWNER), operation, arguments)
 
-    # What is done.
+    # Changes.
 
     async def _make_inbox(self) -> None:
         if len(self._inboxes) < 5:
@@ -134,7 +134,7 @@ class Walk:
         received = await self._ask(receive_message, recipient=self._inboxes[inbox], raw=raw)
         self._expect("received", received.status)
         thread = parent.thread if parent else came
-        self._known[received.message_id] = Known(
+        self._known[received.message_id] = ModelMessage(
             raw, internet_id, inbox, date, f"{subject}\n{text}", thread
         )
 
@@ -174,10 +174,10 @@ class Walk:
             if permanent:
                 del self._known[message_id]
 
-    async def _tidy(self) -> None:
+    async def _compact(self) -> None:
         await compact_all(self._chance.choice(self._apps).services)
 
-    # What is asked.
+    # Queries.
 
     async def _search(self) -> None:
         inbox = self._chance.choice([None, *self._inboxes])
@@ -253,5 +253,5 @@ class Walk:
         return self._chance.sample(list(self._known), min(len(self._known), 5))
 
 
-def _shown(one: Known) -> tuple[set[str], set[str], str]:
+def _shown(one: ModelMessage) -> tuple[set[str], set[str], str]:
     return set(one.labels), set(one.flags), one.mailbox

@@ -1,4 +1,4 @@
-"""Stores as they are where numpy is not installed, beside others where it is."""
+"""Stores opened as if numpy were not installed, beside others with numpy."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from postroom.extras import EXTRAS, is_installed
 from postroom.store.store import Store
 from tests.stores.conftest import OpenAgain
-from tests.stores.recalling import ask
+from tests.stores.ranking_helpers import ask
 
 
 @contextmanager
 def without_numpy() -> Iterator[None]:
-    """In this block, what asks for numpy is told that it is not installed."""
+    """In this block, imports of numpy fail."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(EXTRAS, "index", EXTRAS["index"]._replace(modules=("no_such_module",)))
         assert not is_installed("index")
@@ -23,7 +23,7 @@ def without_numpy() -> Iterator[None]:
 
 
 async def open_without_numpy(open_again: OpenAgain) -> Store:
-    """A store that has chosen how it searches before numpy is found again."""
+    """A store that chose its search implementation while numpy could not be imported."""
     with without_numpy():
         store = await open_again()
         await ask(store, "anything")

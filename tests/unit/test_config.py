@@ -1,4 +1,4 @@
-"""Settings come from four places, and everything wrong is said at once."""
+"""Settings come from four sources, and all errors are reported at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def origins(configuration) -> dict[str, str]:
     return {value.setting.name: value.origin for value in configuration.values}
 
 
-def test_without_anything_set_the_defaults_hold(tmp_path):
+def test_the_defaults_are_used_without_settings(tmp_path):
     settings = read_settings({}, folder=tmp_path).settings
 
     assert ("127.0.0.1", 8700, ("postroom.localhost",)) == (
@@ -34,7 +34,7 @@ def test_without_anything_set_the_defaults_hold(tmp_path):
     assert settings.data_dir.is_absolute()
 
 
-def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path):
+def test_the_command_line_overrides_the_environment_and_that_the_file(tmp_path):
     (tmp_path / "postroom.toml").write_text('port = 1\nhost = "10.0.0.1"\nread_only = true\n')
     environ = {"POSTROOM_PORT": "2", "POSTROOM_HOST": "10.0.0.2"}
 
@@ -47,7 +47,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
     ]
 
 
-def test_a_file_elsewhere_can_be_named(tmp_path):
+def test_another_settings_file_can_be_named(tmp_path):
     file = tmp_path / "deep" / "mail.toml"
     file.parent.mkdir()
     file.write_text('domain = ["A.example", "b.example"]\n[limits]\nrecipients = 7\n')
@@ -57,7 +57,7 @@ def test_a_file_elsewhere_can_be_named(tmp_path):
     assert (("a.example", "b.example"), 7) == (settings.domains, settings.limits.recipients)
 
 
-def test_a_folder_in_the_file_is_seen_from_the_file(tmp_path):
+def test_a_path_in_the_file_is_relative_to_the_file(tmp_path):
     file = tmp_path / "deep" / "postroom.toml"
     file.parent.mkdir()
     file.write_text('data_dir = "mail"\n')
@@ -121,7 +121,7 @@ def test_every_problem_is_reported_at_once_by_its_name(tmp_path):
         ("DATA_DIR", "a\nb"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused(tmp_path, name, value):
+def test_an_invalid_value_is_refused(tmp_path, name, value):
     with pytest.raises(ConfigError) as error:
         read_settings({f"POSTROOM_{name}": value}, folder=tmp_path)
 
@@ -158,7 +158,7 @@ def test_the_addresses_of_databases_that_libpq_takes(tmp_path, url):
 
 
 @pytest.mark.parametrize("content", ["port = ", "port = [1]", "port = true", "\xff"])
-def test_a_file_that_cannot_be_used_is_said_and_not_passed_over(tmp_path, content):
+def test_an_unusable_settings_file_is_an_error(tmp_path, content):
     (tmp_path / "postroom.toml").write_bytes(content.encode("latin-1"))
 
     with pytest.raises(ConfigError):
@@ -178,7 +178,7 @@ def test_an_empty_variable_counts_as_not_set(tmp_path):
     assert "default" == origins(configuration)["port"]
 
 
-def test_a_secret_is_shown_nowhere(tmp_path):
+def test_no_secret_is_shown(tmp_path):
     secret = "canary-0123456789-of-the-owner"
 
     configuration = read_settings({"POSTROOM_API_KEY": secret}, folder=tmp_path)
@@ -195,14 +195,14 @@ def test_a_bad_secret_is_not_repeated_in_the_error(tmp_path):
     assert "canary" not in str(error.value)
 
 
-def test_every_limit_and_every_field_is_a_setting():
+def test_every_limit_is_a_setting():
     places = {setting.settings_field or setting.name for setting in SETTINGS}
 
     assert {f"limits.{f.name}" for f in fields(Limits)} <= places
     assert {f.name for f in fields(Settings)} - {"limits", "imap"} <= places
 
 
-def test_the_documentation_lists_exactly_the_settings_there_are():
+def test_the_documentation_lists_exactly_the_settings():
     row = re.compile(r"\| `(POSTROOM_\w+)` \| `([\w.]+)` \| (.+?) \| (.+?) \| (.+?) \|\n")
 
     documented = row.findall(DOCS.read_text())

@@ -1,4 +1,4 @@
-"""Live accounts come from variables whose names carry the name of the account."""
+"""Live accounts are configured by variables that contain the name of the account."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def problems(tmp_path: Path, **changes: str) -> dict[str, str]:
     return {p["field"]: p["problem"] for p in error.value.details["problems"]}
 
 
-def test_without_any_there_are_no_accounts_and_no_changes(tmp_path):
+def test_without_variables_there_are_no_accounts(tmp_path):
     settings = read_settings({}, folder=tmp_path).settings.imap
 
     assert ImapSettings() == settings
@@ -50,7 +50,7 @@ def test_an_account_needs_three_variables_and_has_good_defaults(tmp_path):
     assert not account.is_unverified
 
 
-def test_everything_can_be_set(tmp_path):
+def test_every_field_of_an_account_can_be_set(tmp_path):
     (tmp_path / "ca.pem").write_text("")
     settings = read(
         tmp_path,
@@ -105,11 +105,11 @@ def test_a_name_of_several_words_is_one_account(tmp_path):
         ({"MAIL_IMAP_Work_HOST": "b.example"}, "MAIL_IMAP_Work_HOST", "set twice"),
     ],
 )
-def test_what_is_wrong_is_named_and_said(tmp_path, changes, field, said):
+def test_an_invalid_variable_is_named_and_explained(tmp_path, changes, field, said):
     assert said in problems(tmp_path, **changes)[field]
 
 
-def test_all_problems_are_told_at_once_with_those_of_other_settings(tmp_path):
+def test_all_problems_are_reported_at_once(tmp_path):
     found = problems(tmp_path, MAIL_IMAP_WORK_PORT="x", MAIL_IMAP_A_HOST="b", POSTROOM_PORT="99999")
 
     assert {
@@ -140,7 +140,7 @@ def test_the_password_is_shown_nowhere(tmp_path):
     assert "canary" not in repr(configuration.settings) + str(shown)
 
 
-def test_the_documentation_lists_exactly_the_variables_there_are():
+def test_the_documentation_lists_exactly_the_variables():
     row = re.compile(r"\| `MAIL_IMAP_(<ACCOUNT>_)?(\w+)` \| (.+?) \| (.+?) \| (.+?) \|\n")
 
     documented = row.findall(DOCS.read_text())

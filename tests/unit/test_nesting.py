@@ -1,4 +1,4 @@
-"""How deep JSON is: found in what was parsed and in its bytes alike."""
+"""The nesting depth of JSON, computed from the parsed value and from the bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NESTED = {
 
 
 @pytest.mark.parametrize("shape", NESTED)
-def test_64_levels_are_the_most(shape):
+def test_at_most_64_levels_are_accepted(shape):
     most = NESTED[shape](MAX_DEPTH)
     deeper = NESTED[shape](MAX_DEPTH + 2)
 
@@ -30,12 +30,12 @@ def test_64_levels_are_the_most(shape):
 
 
 @pytest.mark.parametrize("text", ["[" * 1_000, "{" * 100_000, '["' + "[" * 99 + '"' + "[" * 99])
-def test_what_is_no_json_is_answered_for_too(text):
+def test_the_depth_of_invalid_json_is_defined(text):
     assert not is_shallow_json(text.encode())
 
 
 @pytest.mark.parametrize("text", ["[]," * 1_000, json.dumps("[" * 1_000), json.dumps("\\[" * 99)])
-def test_brackets_beside_each_other_and_in_texts_are_no_depth(text):
+def test_adjacent_brackets_and_brackets_in_strings_do_not_count(text):
     assert is_shallow_json(text.encode())
 
 
@@ -53,7 +53,7 @@ values = st.recursive(
 
 
 @given(values, st.integers(50, 70))
-def test_the_bytes_say_the_same_as_the_value(value, around):
+def test_the_depth_of_the_bytes_equals_that_of_the_value(value, around):
     for _ in range(around):
         value = {"[": [value, "]\\"]}
 

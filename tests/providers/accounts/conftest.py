@@ -20,29 +20,29 @@ from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations.accounts import add_account
 from postroom.pipeline.sync import sync_once
-from tests.providers.accounts.worlds import PROXIED, World, open_world
+from tests.providers.accounts.remote_mailboxes import PROXIED, RemoteMailbox, open_remote
 
 AS_ROOT = pytest.mark.may_skip("Cyrus starts only as root")
 KINDS = ("imap", "imap-plain", pytest.param("fastmail", marks=AS_ROOT), "gmail", "outlook")
 
 
 def needs_root() -> None:
-    """Leave a test out that Cyrus takes part in."""
+    """Skip a test with Cyrus if it does not run as root."""
     if os.getuid() != 0:
         pytest.skip("Cyrus starts only as root")
 
 
 @pytest.fixture(params=KINDS)
-async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def remote(request: pytest.FixtureRequest) -> AsyncIterator[RemoteMailbox]:
     """Every provider passes the same suite."""
     if request.param in ("fastmail", PROXIED):
         needs_root()
-    async with open_world(request.param) as opened:
+    async with open_remote(request.param) as opened:
         yield opened
 
 
 @dataclass
-class Desk:
+class SyncedAccount:
     """An installation, and the account in it."""
 
     app: App
@@ -65,8 +65,8 @@ class Desk:
         assert message is not None
         return message
 
-    async def news(self) -> list[str]:
-        """The subjects of received mail that is news, in the order of the events."""
+    async def received(self) -> list[str]:
+        """The subjects of new mail, not imported, in the order of the events."""
         events = await self.app.services.store.events_after(0, limit=10_000, visible=EVERYTHING)
         return [
             str(e.data["subject"])
@@ -75,24 +75,26 @@ class Desk:
         ]
 
 
-async def open_desk(app: App, world: World, account_id: str = "work") -> Desk:
-    """Add the account of a world to an installation."""
-    arguments = {"account_id": account_id, **world.arguments}
+async def add_synced_account(
+    app: App, remote: RemoteMailbox, account_id: str = "work"
+) -> SyncedAccount:
+    """Add the account of a remote mailbox to an installation."""
+    arguments = {"account_id": account_id, **remote.arguments}
     account = await call(app.context(OWNER), add_account, arguments)
-    return Desk(app, account)
+    return SyncedAccount(app, account)
 
 
 @pytest.fixture
-async def services(tmp_path: Path, world: World) -> AsyncIterator[App]:
+async def services(tmp_path: Path, remote: RemoteMailbox) -> AsyncIterator[App]:
     values = {
         "POSTROOM_DATA_DIR": str(tmp_path / "data"),
         "POSTROOM_SECRETS": "file",
-        **world.settings,
+        **remote.settings,
     }
     async with open_app(read_settings(values).settings) as app:
         yield app
 
 
 @pytest.fixture
-async def desk(services: App, world: World) -> Desk:
-    return await open_desk(services, world)
+async def synced(services: App, remote: RemoteMailbox) -> SyncedAccount:
+    return await add_synced_account(services, remote)

@@ -1,4 +1,4 @@
-"""An account is what its owner asked for: safe, tried before it is kept, and no more than that."""
+"""Adding an account: its server is verified, and it gets no more access than requested."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from postroom.operations.outgoing import drafts, identities, sending
 from postroom.providers import oauth_client
 from tests.callers import a_caller
 from tests.mails import new_inbox
-from tests.providers.accounts.conftest import Desk
-from tests.providers.accounts.worlds import ADDRESS, World, open_world
+from tests.providers.accounts.conftest import SyncedAccount
+from tests.providers.accounts.remote_mailboxes import ADDRESS, RemoteMailbox, open_remote
 from tests.servers.dovecot import PASSWORD
 from tests.servers.relay import relaying
 
@@ -46,8 +46,8 @@ async def ask(app: App, operation: Any, **arguments: Any) -> Any:
 
 
 @asynccontextmanager
-async def an_installation(folder: Path, world: World) -> AsyncIterator[App]:
-    values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **world.settings}
+async def an_installation(folder: Path, remote: RemoteMailbox) -> AsyncIterator[App]:
+    values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **remote.settings}
     async with open_app(read_settings(values).settings) as app:
         yield app
 
@@ -57,36 +57,36 @@ async def nothing_is_kept(app: App) -> bool:
     return not found.total and await app.services.store.identity_at(ADDRESS) is None
 
 
-async def test_a_password_goes_in_the_clear_to_this_machine_only(tmp_path: Path) -> None:
-    async with open_world("imap") as world, an_installation(tmp_path, world) as app:
-        elsewhere = {**world.arguments, "smtp_host": "192.0.2.7"}
+async def test_a_password_is_sent_unencrypted_only_to_this_machine(tmp_path: Path) -> None:
+    async with open_remote("imap") as remote, an_installation(tmp_path, remote) as app:
+        elsewhere = {**remote.arguments, "smtp_host": "192.0.2.7"}
         with pytest.raises(InvalidInput, match="smtp_security"):
             await ask(app, accounts.add_account, account_id="work", **elsewhere)
         assert await nothing_is_kept(app)
 
-        account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
+        account = await ask(app, accounts.add_account, account_id="work", **remote.arguments)
         old = replace(account, options={**account.options, "smtp_host": "192.0.2.7"})
         with pytest.raises(ProviderError, match="unencrypted"):
             app.services.providers.sender(old)
 
 
-async def test_a_server_that_takes_mail_is_tried_before_the_account_is_kept(
+async def test_the_smtp_server_is_verified_before_an_account_is_stored(
     tmp_path: Path,
 ) -> None:
     def refuse(line: str) -> bytes:
         return f"535 5.7.8 not with {PASSWORD}".encode()
 
     async with (
-        open_world("imap") as world,
-        an_installation(tmp_path, world) as app,
+        open_remote("imap") as remote,
+        an_installation(tmp_path, remote) as app,
         relaying({"EHLO": EHLO, "AUTH": refuse}) as strict,
     ):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             nobody = taken.getsockname()[1]
-        dead = {**world.arguments, "smtp_port": nobody}
+        dead = {**remote.arguments, "smtp_port": nobody}
         with pytest.raises(ProviderError, match=f"SMTP at 127.0.0.1:{nobody}"):
             await ask(app, accounts.add_account, account_id="work", **dead)
-        wrong = {**world.arguments, "smtp_port": strict.port}
+        wrong = {**remote.arguments, "smtp_port": strict.port}
         with pytest.raises(ProviderAuthFailed) as refused:
             await ask(app, accounts.add_account, account_id="work", **wrong)
 
@@ -94,14 +94,14 @@ async def test_a_server_that_takes_mail_is_tried_before_the_account_is_kept(
         assert await nothing_is_kept(app)
 
 
-async def test_an_account_is_checked_with_its_way_out_and_how_much_that_takes(
+async def test_verifying_an_account_includes_smtp_and_its_size_limit(
     tmp_path: Path,
 ) -> None:
-    async with open_world("imap") as world, an_installation(tmp_path, world) as app:
+    async with open_remote("imap") as remote, an_installation(tmp_path, remote) as app:
         async with relaying({"EHLO": EHLO}) as relay:
-            small = {**world.arguments, "smtp_port": relay.port}
+            small = {**remote.arguments, "smtp_port": relay.port}
             added = await ask(app, accounts.add_account, account_id="work", **small)
-            await Desk(app, added).sync()
+            await SyncedAccount(app, added).sync()
             told = await ask(app, accounts.get_capabilities, account_id="work")
             await ask(app, accounts.check_account, account_id="work")
         with pytest.raises(ProviderError, match="SMTP at"):
@@ -110,17 +110,17 @@ async def test_an_account_is_checked_with_its_way_out_and_how_much_that_takes(
         assert 6 == told.max_attachment_size_mb
 
 
-async def test_a_server_that_tells_no_limit_any_more_has_the_usual_one(tmp_path: Path) -> None:
+async def test_a_server_that_stops_announcing_a_limit_has_the_default_one(tmp_path: Path) -> None:
     async with (
-        open_world("imap") as world,
-        an_installation(tmp_path, world) as app,
+        open_remote("imap") as remote,
+        an_installation(tmp_path, remote) as app,
         relaying({"EHLO": EHLO}) as relay,
     ):
-        small = {**world.arguments, "smtp_port": relay.port}
+        small = {**remote.arguments, "smtp_port": relay.port}
         added = await ask(app, accounts.add_account, account_id="work", **small)
         relay.script = {"EHLO": b"250-relay.example\r\n250 AUTH PLAIN"}
         checked = await ask(app, accounts.check_account, account_id="work")
-        await Desk(app, added).sync()
+        await SyncedAccount(app, added).sync()
         told = await ask(app, accounts.get_capabilities, account_id="work")
 
         assert (25, 25) == (checked.max_attachment_size_mb, told.max_attachment_size_mb)
@@ -129,8 +129,10 @@ async def test_a_server_that_tells_no_limit_any_more_has_the_usual_one(tmp_path:
 OUTGOING = {"to": ["bo@example.org"], "subject": "Hi", "body_text": "Hello."}
 
 
-async def test_an_account_for_reading_neither_sends_nor_drafts(services: App, world: World) -> None:
-    given = {**world.arguments, "scopes": ["read"]}
+async def test_an_account_for_reading_neither_sends_nor_drafts(
+    services: App, remote: RemoteMailbox
+) -> None:
+    given = {**remote.arguments, "scopes": ["read"]}
     account = await ask(services, accounts.add_account, account_id="work", **given)
     told = await ask(services, accounts.get_capabilities, account_id="work")
 
@@ -140,18 +142,20 @@ async def test_an_account_for_reading_neither_sends_nor_drafts(services: App, wo
     with pytest.raises(Conflict, match="did not include sending"):
         services.services.providers.sender(account)
     assert told.can_send is False
-    assert [] == world.sent()
+    assert [] == remote.sent()
 
 
-async def test_an_account_for_drafts_does_not_send_them(services: App, world: World) -> None:
-    given = {**world.arguments, "scopes": ["draft"]}
+async def test_an_account_for_drafts_does_not_send_them(
+    services: App, remote: RemoteMailbox
+) -> None:
+    given = {**remote.arguments, "scopes": ["draft"]}
     account = await ask(services, accounts.add_account, account_id="work", **given)
     draft = await ask(services, drafts.create_draft, **OUTGOING)
 
     with pytest.raises(Conflict, match="was added for read, draft only"):
         await ask(services, drafts.send_draft, draft_id=draft.id)
     assert ["read", "draft"] == account.options["scopes"]
-    assert [] == world.sent()
+    assert [] == remote.sent()
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ async def test_an_account_for_drafts_does_not_send_them(services: App, world: Wo
         (["send"], [MODIFY, SEND], ["Mail.ReadWrite", "Mail.Send"]),
     ],
 )
-def test_no_more_is_asked_for_at_a_sign_in_than_is_needed(
+def test_a_sign_in_requests_only_the_needed_scopes(
     scopes: list[str], google: list[str], microsoft: list[str]
 ) -> None:
     there = oauth_client.google_client(
@@ -174,9 +178,9 @@ def test_no_more_is_asked_for_at_a_sign_in_than_is_needed(
     assert ["offline_access", "User.Read", *microsoft] == list(here.scopes)
 
 
-async def test_a_name_is_the_same_in_capitals_and_is_taken_once(tmp_path: Path) -> None:
-    async with open_world("outlook") as world, an_installation(tmp_path, world) as app:
-        added = await ask(app, accounts.add_account, account_id="Second", **world.arguments)
+async def test_account_names_are_unique_without_case(tmp_path: Path) -> None:
+    async with open_remote("outlook") as remote, an_installation(tmp_path, remote) as app:
+        added = await ask(app, accounts.add_account, account_id="Second", **remote.arguments)
         checked = await ask(app, accounts.check_account, account_id="Second")
         told = await ask(app, accounts.get_capabilities, account_id="SECOND")
         await ask(app, accounts.sync_account, account_id="Second")
@@ -187,27 +191,27 @@ async def test_a_name_is_the_same_in_capitals_and_is_taken_once(tmp_path: Path) 
             await ask(app, accounts.check_account, account_id="second")
 
 
-async def test_a_name_that_is_taken_is_not_said_to_be_in_the_settings(tmp_path: Path) -> None:
-    async with open_world("imap") as world:
-        async with an_installation(tmp_path, world) as app:
-            await ask(app, accounts.add_account, account_id="work", **world.arguments)
-        async with an_installation(tmp_path, world) as app:
+async def test_a_name_in_use_is_not_reported_as_configured(tmp_path: Path) -> None:
+    async with open_remote("imap") as remote:
+        async with an_installation(tmp_path, remote) as app:
+            await ask(app, accounts.add_account, account_id="work", **remote.arguments)
+        async with an_installation(tmp_path, remote) as app:
             with pytest.raises(Conflict, match="the account work already exists"):
-                await ask(app, accounts.add_account, account_id="work", **world.arguments)
+                await ask(app, accounts.add_account, account_id="work", **remote.arguments)
 
 
-async def test_a_check_that_is_not_let_in_says_which_command_to_run(tmp_path: Path) -> None:
-    async with open_world("outlook") as world, an_installation(tmp_path, world) as app:
-        await ask(app, accounts.add_account, account_id="work", **world.arguments)
+async def test_a_failed_login_names_the_command_to_run(tmp_path: Path) -> None:
+    async with open_remote("outlook") as remote, an_installation(tmp_path, remote) as app:
+        await ask(app, accounts.add_account, account_id="work", **remote.arguments)
         app.services.providers.store_secret("work", {"access_token": "old"})
 
         with pytest.raises(ProviderAuthFailed, match="postroom account login work"):
             await ask(app, accounts.check_account, account_id="work")
 
 
-async def test_an_alias_is_an_address_that_is_its_owners(tmp_path: Path) -> None:
-    async with open_world("gmail") as world, an_installation(tmp_path, world) as app:
-        await ask(app, accounts.add_account, account_id="work", **world.arguments)
+async def test_an_alias_must_belong_to_its_owner(tmp_path: Path) -> None:
+    async with open_remote("gmail") as remote, an_installation(tmp_path, remote) as app:
+        await ask(app, accounts.add_account, account_id="work", **remote.arguments)
         made = [
             await ask(app, identities.create_alias, email=email)
             for email in ("alice+Sales@example.com", "sales@postroom.localhost")
@@ -222,8 +226,8 @@ async def test_an_alias_is_an_address_that_is_its_owners(tmp_path: Path) -> None
         assert 3 == len(refused)
 
 
-async def test_a_bad_address_is_named_by_its_argument(tmp_path: Path) -> None:
-    async with open_world("gmail") as world, an_installation(tmp_path, world) as app:
+async def test_an_invalid_address_names_its_argument(tmp_path: Path) -> None:
+    async with open_remote("gmail") as remote, an_installation(tmp_path, remote) as app:
         with pytest.raises(InvalidInput, match=r"^email: ") as error:
             await ask(app, identities.create_alias, email="not an address")
 
@@ -240,12 +244,12 @@ async def test_a_bad_address_is_named_by_its_argument(tmp_path: Path) -> None:
         ("support@company.example", False),
     ],
 )
-async def test_a_login_gives_nobody_an_address_that_is_the_owners_to_give(
+async def test_a_login_cannot_claim_a_local_address(
     tmp_path: Path, address: str, is_refused: bool
 ) -> None:
-    async with open_world("imap-plain") as world, an_installation(tmp_path, world) as app:
+    async with open_remote("imap-plain") as remote, an_installation(tmp_path, remote) as app:
         await new_inbox(app.services, "bob")
-        given = {"user": world.arguments["address"], **world.arguments, "address": address}
+        given = {"user": remote.arguments["address"], **remote.arguments, "address": address}
         ctx = app.context(replace(a_caller("key_1"), is_local=True))
         asking = call(ctx, accounts.add_account, {"account_id": "work", **given})
         if is_refused:

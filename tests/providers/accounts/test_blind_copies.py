@@ -1,4 +1,4 @@
-"""Who got a blind copy is told by the copy in Sent, and by nothing that anybody receives."""
+"""Bcc recipients are listed by the copy in Sent, and by nothing that recipients receive."""
 
 from __future__ import annotations
 
@@ -7,55 +7,62 @@ from email.message import Message
 
 import pytest
 
-from tests.providers.accounts.conftest import AS_ROOT, Desk
-from tests.providers.accounts.test_sent_copies import OUTSIDE, local, send, working
-from tests.providers.accounts.worlds import GmailWorld, GraphWorld, ImapWorld, World
+from tests.providers.accounts.conftest import AS_ROOT, SyncedAccount
+from tests.providers.accounts.remote_mailboxes import (
+    GmailRemote,
+    GraphRemote,
+    ImapRemote,
+    RemoteMailbox,
+)
+from tests.providers.accounts.test_sent_copies import OUTSIDE, local, outbox_worker, send
 
 HIDDEN = "di@elsewhere.example"
 
 
-def copy_in_sent(world: World) -> Message:
-    if isinstance(world, GraphWorld):
-        (raw,) = (m.raw for m in world.graph.mails.values() if m.folder == "f-sentitems")
+def copy_in_sent(remote: RemoteMailbox) -> Message:
+    if isinstance(remote, GraphRemote):
+        (raw,) = (m.raw for m in remote.graph.mails.values() if m.folder == "f-sentitems")
         return message_from_bytes(raw)
-    if isinstance(world, GmailWorld):
-        (row,) = world._rows("Hello")
+    if isinstance(remote, GmailRemote):
+        (row,) = remote._rows("Hello")
         copy = Message()
         for header in row["payload"]["headers"]:
             copy[header["name"]] = header["value"]
         return copy
-    assert isinstance(world, ImapWorld)
-    ((_, raw), *_) = world.imap.fetch(world._there("Hello"), "(BODY.PEEK[])")[1]  # type: ignore[misc]
+    assert isinstance(remote, ImapRemote)
+    ((_, raw), *_) = remote.imap.fetch(remote._there("Hello"), "(BODY.PEEK[])")[1]  # type: ignore[misc]
     return message_from_bytes(raw)
 
 
-@pytest.mark.parametrize("world", ["imap", "imap-plain", "gmail", "outlook"], indirect=True)
-async def test_the_copy_that_we_make_names_who_got_a_blind_copy(desk: Desk, world: World) -> None:
-    await desk.sync()
-    address, hidden = await local(desk), await local(desk, "di")
-    await send(desk, address, bcc=[hidden])
-    await desk.sync()
+@pytest.mark.parametrize("remote", ["imap", "imap-plain", "gmail", "outlook"], indirect=True)
+async def test_our_copy_in_sent_lists_bcc_recipients(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
+    await synced.sync()
+    address, hidden = await local(synced), await local(synced, "di")
+    await send(synced, address, bcc=[hidden])
+    await synced.sync()
 
-    copy = copy_in_sent(world)
+    copy = copy_in_sent(remote)
     assert (address, hidden) == (copy["To"], copy["Bcc"])
-    received = await desk.rows(inbox_id=None)
+    received = await synced.rows(inbox_id=None)
     assert 3 == len(received)
 
 
 @pytest.mark.parametrize(
-    ("world", "named"),
+    ("remote", "named"),
     [("imap", HIDDEN), pytest.param("fastmail", None, marks=AS_ROOT)],
-    indirect=["world"],
+    indirect=["remote"],
 )
-async def test_nobody_who_gets_a_mail_sees_its_blind_copies(
-    desk: Desk, world: ImapWorld, named: str | None
+async def test_no_recipient_sees_bcc_recipients(
+    synced: SyncedAccount, remote: ImapRemote, named: str | None
 ) -> None:
-    """A JMAP server may send the header on, so that its copy has none."""
-    await desk.sync()
-    async with working(desk):
-        await send(desk, OUTSIDE, bcc=[HIDDEN], wait_s=20)
-    await desk.sync()
+    """A JMAP server may transmit the header, so its copy has none."""
+    await synced.sync()
+    async with outbox_worker(synced):
+        await send(synced, OUTSIDE, bcc=[HIDDEN], wait_s=20)
+    await synced.sync()
 
-    (out,) = world.relay.mails
+    (out,) = remote.relay.mails
     assert ({OUTSIDE, HIDDEN}, False) == (set(out.recipients), HIDDEN.encode() in out.data)
-    assert named == copy_in_sent(world)["Bcc"]
+    assert named == copy_in_sent(remote)["Bcc"]

@@ -1,4 +1,4 @@
-"""What every provider does alike: one suite, on real servers where there is one."""
+"""Behaviour of every provider: one suite, on real servers where available."""
 
 from __future__ import annotations
 
@@ -13,129 +13,139 @@ from postroom.operations import accounts
 from postroom.operations.mail import message_changes, messages
 from postroom.operations.outgoing import sending
 from tests.mails import mail
-from tests.providers.accounts.conftest import Desk
-from tests.providers.accounts.worlds import ADDRESS, World
+from tests.providers.accounts.conftest import SyncedAccount
+from tests.providers.accounts.remote_mailboxes import ADDRESS, RemoteMailbox
 
 
 def outgoing_mail(subject: str, **more: Any) -> bytes:
-    """A mail of this moment: what is older than the account is no news."""
+    """A mail with the current time: mail older than the account is not new."""
     now = datetime.now(UTC) + timedelta(seconds=2)
     return mail(subject, f"The text of {subject}.", to=ADDRESS, date=now, **more)
 
 
-async def ask(desk: Desk, operation: Any, **arguments: Any) -> Any:
-    return await call(desk.app.context(OWNER), operation, arguments)
+async def ask(synced: SyncedAccount, operation: Any, **arguments: Any) -> Any:
+    return await call(synced.app.context(OWNER), operation, arguments)
 
 
-async def test_mail_is_found_after_the_first_pass_and_once_only(desk: Desk, world: World) -> None:
+async def test_mail_is_stored_once_by_the_first_sync(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
     for number in range(5):
-        world.deliver(
+        remote.deliver(
             outgoing_mail(f"Letter {number}", attachments=[("plan.pdf", "text/x", b"a plan")])
         )
 
-    await desk.sync()
-    await desk.sync()
+    await synced.sync()
+    await synced.sync()
 
-    found = await ask(desk, messages.search_messages, q="PLAN.pdf")
+    found = await ask(synced, messages.search_messages, q="PLAN.pdf")
     assert 5 == found.total
     assert {"Inbox"} == {box for row in found.results for box in row.mailboxes}
-    account = await desk.app.services.store.account("work", EVERYTHING)
+    account = await synced.app.services.store.account("work", EVERYTHING)
     assert account is not None
     assert ("ready", 5, None) == (account.state, account.synced, account.total)
 
 
-async def test_new_mail_is_told_of_once(desk: Desk, world: World) -> None:
-    world.deliver(outgoing_mail("One"))
-    await desk.sync()
-    world.deliver(outgoing_mail("Two"))
-    await desk.sync()
-    await desk.sync()
+async def test_new_mail_has_one_event(synced: SyncedAccount, remote: RemoteMailbox) -> None:
+    remote.deliver(outgoing_mail("One"))
+    await synced.sync()
+    remote.deliver(outgoing_mail("Two"))
+    await synced.sync()
+    await synced.sync()
 
-    assert ["One", "Two"] == await desk.news()
-
-
-async def test_a_flag_that_another_client_sets_is_seen(desk: Desk, world: World) -> None:
-    world.deliver(outgoing_mail("Hello"))
-    await desk.sync()
-    world.flag("Hello")
-    await desk.sync()
-
-    assert "flagged" in (await desk.message("Hello")).flags
+    assert ["One", "Two"] == await synced.received()
 
 
-async def test_a_removal_there_is_a_removal_here(desk: Desk, world: World) -> None:
-    world.deliver(outgoing_mail("Stays"))
-    world.deliver(outgoing_mail("Goes"))
-    await desk.sync()
-    world.remove("Goes")
-    await desk.sync()
+async def test_a_flag_set_by_another_client_is_synced(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
+    remote.deliver(outgoing_mail("Hello"))
+    await synced.sync()
+    remote.flag("Hello")
+    await synced.sync()
 
-    assert ["Stays"] == [row.subject for row in await desk.rows()]
+    assert "flagged" in (await synced.message("Hello")).flags
 
 
-async def test_a_move_there_keeps_the_message(desk: Desk, world: World) -> None:
-    world.deliver(outgoing_mail("Hello"))
-    await desk.sync()
-    before = await desk.message("Hello")
-    world.archive("Hello")
-    await desk.sync()
+async def test_a_remote_deletion_deletes_the_message(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
+    remote.deliver(outgoing_mail("Stays"))
+    remote.deliver(outgoing_mail("Goes"))
+    await synced.sync()
+    remote.remove("Goes")
+    await synced.sync()
 
-    after = await desk.message("Hello")
+    assert ["Stays"] == [row.subject for row in await synced.rows()]
+
+
+async def test_a_remote_move_keeps_the_message(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
+    remote.deliver(outgoing_mail("Hello"))
+    await synced.sync()
+    before = await synced.message("Hello")
+    remote.archive("Hello")
+    await synced.sync()
+
+    after = await synced.message("Hello")
     assert (before.id, ("Archive",)) == (after.id, after.mailboxes)
-    assert ["Hello"] == await desk.news()
+    assert ["Hello"] == await synced.received()
 
 
-async def test_flags_and_labels_reach_the_provider_and_come_back(desk: Desk, world: World) -> None:
-    world.deliver(outgoing_mail("Hello"))
-    await desk.sync()
-    here = await desk.message("Hello")
+async def test_flags_and_labels_are_synced_both_ways(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
+    remote.deliver(outgoing_mail("Hello"))
+    await synced.sync()
+    here = await synced.message("Hello")
     await ask(
-        desk,
+        synced,
         message_changes.update_message,
         message_id=here.id,
         flags=["seen", "flagged"],
         labels=["Work", "To do"],
     )
-    await desk.sync()
+    await synced.sync()
 
-    there = world.find("Hello")
+    there = remote.find("Hello")
     assert there is not None
     assert {"seen", "flagged"} == there.flags
     assert 2 == len(there.labels)
-    await ask(desk, message_changes.update_message, message_id=here.id, flags=[], labels=["Work"])
-    await desk.sync()
-    await desk.sync()
-    there = world.find("Hello")
+    await ask(synced, message_changes.update_message, message_id=here.id, flags=[], labels=["Work"])
+    await synced.sync()
+    await synced.sync()
+    there = remote.find("Hello")
     assert there is not None
     assert (frozenset(), {"work"}) == (there.flags, there.labels)
-    after = await desk.message("Hello")
+    after = await synced.message("Hello")
     assert ((), ("Work",)) == (after.flags, after.labels)
 
 
-async def test_a_move_here_reaches_the_provider(desk: Desk, world: World) -> None:
-    world.deliver(outgoing_mail("Hello"))
-    await desk.sync()
-    here = await desk.message("Hello")
-    await ask(desk, message_changes.move_message, message_id=here.id, destination="Archive")
-    await desk.sync()
+async def test_a_local_move_is_pushed(synced: SyncedAccount, remote: RemoteMailbox) -> None:
+    remote.deliver(outgoing_mail("Hello"))
+    await synced.sync()
+    here = await synced.message("Hello")
+    await ask(synced, message_changes.move_message, message_id=here.id, destination="Archive")
+    await synced.sync()
 
-    there = world.find("Hello")
+    there = remote.find("Hello")
     assert there is not None
     assert "Archive" == there.mailbox
-    await desk.sync()
-    after = await desk.message("Hello")
+    await synced.sync()
+    after = await synced.message("Hello")
     assert (here.id, ("Archive",)) == (after.id, after.mailboxes)
 
 
-async def test_a_mailbox_that_is_not_there_is_made(desk: Desk, world: World) -> None:
-    world.deliver(outgoing_mail("Hello"))
-    await desk.sync()
-    here = await desk.message("Hello")
-    await ask(desk, message_changes.move_message, message_id=here.id, destination="Projects")
-    await desk.sync()
-    await desk.sync()
+async def test_a_missing_mailbox_is_created(synced: SyncedAccount, remote: RemoteMailbox) -> None:
+    remote.deliver(outgoing_mail("Hello"))
+    await synced.sync()
+    here = await synced.message("Hello")
+    await ask(synced, message_changes.move_message, message_id=here.id, destination="Projects")
+    await synced.sync()
+    await synced.sync()
 
-    there, after = world.find("Hello"), await desk.message("Hello")
+    there, after = remote.find("Hello"), await synced.message("Hello")
     assert there is not None
     assert "Projects" in (there.mailbox, *(label.title() for label in there.labels))
     assert "Projects" in (*after.mailboxes, *after.labels)
@@ -143,41 +153,43 @@ async def test_a_mailbox_that_is_not_there_is_made(desk: Desk, world: World) -> 
     assert here.id == after.id
 
 
-async def test_what_is_removed_here_for_good_is_removed_there(desk: Desk, world: World) -> None:
-    world.deliver(outgoing_mail("Hello"))
-    await desk.sync()
-    here = await desk.message("Hello")
-    await ask(desk, message_changes.delete_message, message_id=here.id, permanent=True)
-    await desk.sync()
-    await desk.sync()
+async def test_a_permanent_deletion_is_pushed(synced: SyncedAccount, remote: RemoteMailbox) -> None:
+    remote.deliver(outgoing_mail("Hello"))
+    await synced.sync()
+    here = await synced.message("Hello")
+    await ask(synced, message_changes.delete_message, message_id=here.id, permanent=True)
+    await synced.sync()
+    await synced.sync()
 
-    assert world.find("Hello") is None
-    assert [] == await desk.rows()
+    assert remote.find("Hello") is None
+    assert [] == await synced.rows()
 
 
-async def test_after_a_forgotten_state_nothing_is_lost_doubled_or_told_again(
-    desk: Desk, world: World
+async def test_an_expired_sync_state_loses_and_repeats_nothing(
+    synced: SyncedAccount, remote: RemoteMailbox
 ) -> None:
     for number in range(3):
-        world.deliver(outgoing_mail(f"Letter {number}"))
-    await desk.sync()
-    before = {row.id for row in await desk.rows()}
-    world.expire()
-    world.deliver(outgoing_mail("Letter 3"))
-    await desk.sync()
+        remote.deliver(outgoing_mail(f"Letter {number}"))
+    await synced.sync()
+    before = {row.id for row in await synced.rows()}
+    remote.expire()
+    remote.deliver(outgoing_mail("Letter 3"))
+    await synced.sync()
 
-    after = await desk.rows()
+    after = await synced.rows()
     assert 4 == len(after)
     assert before < {row.id for row in after}
-    assert [f"Letter {number}" for number in (0, 1, 2, 3)] == sorted(await desk.news())
+    assert [f"Letter {number}" for number in (0, 1, 2, 3)] == sorted(await synced.received())
 
 
-async def test_mail_goes_out_through_the_provider_with_one_copy(desk: Desk, world: World) -> None:
-    await desk.sync()
-    outbox = desk.app.outbox()
+async def test_mail_sent_through_the_provider_has_one_copy_in_sent(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
+    await synced.sync()
+    outbox = synced.app.outbox()
     work = asyncio.create_task(outbox.run())
     sent = await ask(
-        desk,
+        synced,
         sending.send_message,
         to=["bo@elsewhere.example"],
         bcc=["hidden@elsewhere.example"],
@@ -189,22 +201,24 @@ async def test_mail_goes_out_through_the_provider_with_one_copy(desk: Desk, worl
     await asyncio.gather(work, return_exceptions=True)
 
     assert "sent" == sent.status, sent
-    (raw,) = world.sent()
+    (raw,) = remote.sent()
     assert b"Hello Bo" in raw
-    await desk.sync()
-    await desk.sync()
-    there = world.find("From us")
+    await synced.sync()
+    await synced.sync()
+    there = remote.find("From us")
     assert there is not None
     assert there.mailbox.startswith("Sent")
-    assert [sent.message_id] == [row.id for row in await desk.rows()]
+    assert [sent.message_id] == [row.id for row in await synced.rows()]
 
 
-async def test_what_it_says_it_can_do_is_true(desk: Desk, world: World) -> None:
-    await desk.sync()
-    told = await ask(desk, accounts.get_capabilities, account_id="work")
-    checked = await ask(desk, accounts.check_account, account_id="work")
+async def test_the_announced_capabilities_are_true(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
+    await synced.sync()
+    told = await ask(synced, accounts.get_capabilities, account_id="work")
+    checked = await ask(synced, accounts.check_account, account_id="work")
 
-    assert world.arguments["provider"] == told.provider
+    assert remote.arguments["provider"] == told.provider
     assert (told.has_labels, told.can_send) == (True, True)
     assert told.has_push is checked.has_push is (told.provider == "imap")
     # Cyrus allows 10 MB of files in a mail.

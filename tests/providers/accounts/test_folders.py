@@ -1,4 +1,4 @@
-"""Folders and labels that their owner makes and renames at the provider."""
+"""Folders and labels that users create and rename at the provider."""
 
 from __future__ import annotations
 
@@ -6,107 +6,116 @@ import pytest
 
 from postroom.operations import accounts
 from postroom.operations.mail import message_changes
-from tests.providers.accounts.conftest import AS_ROOT, Desk
+from tests.providers.accounts.conftest import AS_ROOT, SyncedAccount
+from tests.providers.accounts.remote_mailboxes import (
+    GmailRemote,
+    GraphRemote,
+    ImapRemote,
+    RemoteMailbox,
+)
 from tests.providers.accounts.test_every_provider import ask, outgoing_mail
-from tests.providers.accounts.worlds import GmailWorld, GraphWorld, ImapWorld, World
 
 NESTED = ["imap", pytest.param("fastmail", marks=AS_ROOT), "outlook"]
 
 
-def make(world: World, name: str) -> None:
-    if isinstance(world, GmailWorld):
-        world.gmail.call("POST", "/labels", {"name": name})
-    elif isinstance(world, GraphWorld):
-        world.graph.folders[f"f-{name}"] = name
-    elif isinstance(world, ImapWorld):
-        assert "OK" == world.imap.create(name)[0]
+def make(remote: RemoteMailbox, name: str) -> None:
+    if isinstance(remote, GmailRemote):
+        remote.gmail.call("POST", "/labels", {"name": name})
+    elif isinstance(remote, GraphRemote):
+        remote.graph.folders[f"f-{name}"] = name
+    elif isinstance(remote, ImapRemote):
+        assert "OK" == remote.imap.create(name)[0]
 
 
-def rename(world: World, old: str, new: str) -> None:
-    if isinstance(world, GmailWorld):
-        rows = world.gmail.call("GET", "/labels")["labels"]
+def rename(remote: RemoteMailbox, old: str, new: str) -> None:
+    if isinstance(remote, GmailRemote):
+        rows = remote.gmail.call("GET", "/labels")["labels"]
         key = next(row["id"] for row in rows if row["name"] == old)
-        world.gmail.call("PATCH", f"/labels/{key}", {"name": new})
-    elif isinstance(world, GraphWorld):
-        folders = world.graph.folders
+        remote.gmail.call("PATCH", f"/labels/{key}", {"name": new})
+    elif isinstance(remote, GraphRemote):
+        folders = remote.graph.folders
         folders[next(key for key, name in folders.items() if name == old)] = new
-    elif isinstance(world, ImapWorld):
-        world.imap.select("INBOX")
-        assert "OK" == world.imap.rename(old, new)[0]
+    elif isinstance(remote, ImapRemote):
+        remote.imap.select("INBOX")
+        assert "OK" == remote.imap.rename(old, new)[0]
 
 
-def places(world: World, subject: str) -> set[str]:
-    """Where a message is there: in a mailbox, or at Gmail under a label."""
-    there = world.find(subject)
+def places(remote: RemoteMailbox, subject: str) -> set[str]:
+    """The mailboxes of a message at the provider; at Gmail, its labels."""
+    there = remote.find(subject)
     assert there is not None
-    return set(there.labels) if isinstance(world, GmailWorld) else {there.mailbox.lower()}
+    return set(there.labels) if isinstance(remote, GmailRemote) else {there.mailbox.lower()}
 
 
-async def place_here(desk: Desk, world: World, subject: str) -> tuple[str, ...]:
-    here = await desk.message(subject)
-    return here.labels if isinstance(world, GmailWorld) else here.mailboxes
+async def place_here(synced: SyncedAccount, remote: RemoteMailbox, subject: str) -> tuple[str, ...]:
+    here = await synced.message(subject)
+    return here.labels if isinstance(remote, GmailRemote) else here.mailboxes
 
 
-async def move(desk: Desk, subject: str, destination: str) -> None:
-    here = await desk.message(subject)
-    await ask(desk, message_changes.move_message, message_id=here.id, destination=destination)
+async def move(synced: SyncedAccount, subject: str, destination: str) -> None:
+    here = await synced.message(subject)
+    await ask(synced, message_changes.move_message, message_id=here.id, destination=destination)
 
 
-async def test_a_move_to_a_folder_that_its_owner_has_just_made_is_made(
-    desk: Desk, world: World, monkeypatch: pytest.MonkeyPatch
+async def test_a_move_to_a_new_remote_folder_works(
+    synced: SyncedAccount, remote: RemoteMailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.deliver(outgoing_mail("Hello"))
-    await desk.sync()
-    async with desk.app.services.providers.open(desk.account) as provider:
+    remote.deliver(outgoing_mail("Hello"))
+    await synced.sync()
+    async with synced.app.services.providers.open(synced.account) as provider:
         await provider.check()
-        make(world, "Projects")
-        await move(desk, "Hello", "projects")
-        store = desk.app.services.store
-        (push,) = await store.due_pushes("work", desk.app.services.clock(), 5)
+        make(remote, "Projects")
+        await move(synced, "Hello", "projects")
+        store = synced.app.services.store
+        (push,) = await store.due_pushes("work", synced.app.services.clock(), 5)
         await store.settle_push("work", push, await provider.push(push))
-    await desk.sync()
+    await synced.sync()
 
-    assert {"projects"} == places(world, "Hello")
-    assert ("projects",) == tuple(n.lower() for n in await place_here(desk, world, "Hello"))
-    (account,) = (await ask(desk, accounts.list_accounts)).results
+    assert {"projects"} == places(remote, "Hello")
+    assert ("projects",) == tuple(n.lower() for n in await place_here(synced, remote, "Hello"))
+    (account,) = (await ask(synced, accounts.list_accounts)).results
     assert account.last_refusal is None
 
 
-@pytest.mark.parametrize("world", NESTED, indirect=True)
-async def test_a_move_to_a_folder_in_a_folder_makes_it_there(desk: Desk, world: World) -> None:
-    world.deliver(outgoing_mail("Hello"))
-    world.deliver(outgoing_mail("Another"))
-    make(world, "Projects")
-    await desk.sync()
-    await move(desk, "Hello", "Projects/2026")
-    await move(desk, "Another", "New/Levels/Three")
-    await desk.sync()
-    await desk.sync()
+@pytest.mark.parametrize("remote", NESTED, indirect=True)
+async def test_a_move_to_a_nested_folder_creates_it(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
+    remote.deliver(outgoing_mail("Hello"))
+    remote.deliver(outgoing_mail("Another"))
+    make(remote, "Projects")
+    await synced.sync()
+    await move(synced, "Hello", "Projects/2026")
+    await move(synced, "Another", "New/Levels/Three")
+    await synced.sync()
+    await synced.sync()
 
-    assert ("Projects/2026",) == (await desk.message("Hello")).mailboxes
-    assert ("New/Levels/Three",) == (await desk.message("Another")).mailboxes
-    (account,) = (await ask(desk, accounts.list_accounts)).results
+    assert ("Projects/2026",) == (await synced.message("Hello")).mailboxes
+    assert ("New/Levels/Three",) == (await synced.message("Another")).mailboxes
+    (account,) = (await ask(synced, accounts.list_accounts)).results
     assert account.last_refusal is None
-    if isinstance(world, GraphWorld):
-        assert [] == [name for name in world.graph.folders.values() if "/" in name]
+    if isinstance(remote, GraphRemote):
+        assert [] == [name for name in remote.graph.folders.values() if "/" in name]
     else:
-        assert {"projects/2026"} == places(world, "Hello")
+        assert {"projects/2026"} == places(remote, "Hello")
 
 
-async def test_a_folder_that_is_renamed_there_is_renamed_here(desk: Desk, world: World) -> None:
+async def test_a_remote_rename_of_a_folder_is_synced(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
     for subject in ("Hello", "Another"):
-        world.deliver(outgoing_mail(subject))
-    await desk.sync()
-    await move(desk, "Hello", "Old")
-    await desk.sync()
-    await desk.sync()
-    rename(world, "Old", "New")
-    await desk.sync()
+        remote.deliver(outgoing_mail(subject))
+    await synced.sync()
+    await move(synced, "Hello", "Old")
+    await synced.sync()
+    await synced.sync()
+    rename(remote, "Old", "New")
+    await synced.sync()
 
-    assert ("New",) == await place_here(desk, world, "Hello")
-    assert ("Inbox",) == (await desk.message("Another")).mailboxes
-    world.flag("Hello")
-    await desk.sync()
-    assert ("New",) == await place_here(desk, world, "Hello")
-    assert "flagged" in (await desk.message("Hello")).flags
-    assert 2 == len(await desk.rows())
+    assert ("New",) == await place_here(synced, remote, "Hello")
+    assert ("Inbox",) == (await synced.message("Another")).mailboxes
+    remote.flag("Hello")
+    await synced.sync()
+    assert ("New",) == await place_here(synced, remote, "Hello")
+    assert "flagged" in (await synced.message("Hello")).flags
+    assert 2 == len(await synced.rows())

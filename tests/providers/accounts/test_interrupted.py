@@ -1,7 +1,7 @@
-"""Whatever interrupts a pass, the next one goes on: nothing is lost, doubled or told again.
+"""After any interruption the next sync pass continues; nothing is lost, duplicated or repeated.
 
-`SYNC_CUTS=2000 pytest tests/providers/accounts/test_interrupted.py` cuts first passes at that many
-places.
+`SYNC_CUTS=2000 pytest tests/providers/accounts/test_interrupted.py` cuts the first sync at that
+many offsets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ from postroom.operations.accounts import add_account, remove_account
 from postroom.pipeline import pull
 from postroom.pipeline.sync import sync_once
 from tests.mails import mail
-from tests.providers.accounts.worlds import ADDRESS, ImapWorld, World, open_world
+from tests.providers.accounts.remote_mailboxes import (
+    ADDRESS,
+    ImapRemote,
+    RemoteMailbox,
+    open_remote,
+)
 from tests.servers.postroom import command, environment
 from tests.servers.proxy import Proxy, proxied
 
@@ -46,19 +51,19 @@ def values(folder: Path) -> dict[str, str]:
     return {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file"}
 
 
-async def test_a_connection_that_is_cut_anywhere_costs_nothing(
+async def test_a_broken_connection_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pull, "BATCH_MAILS", 4)
     async with (
-        open_world("imap") as world,
-        proxied(world.arguments["port"]) as proxy,
+        open_remote("imap") as remote,
+        proxied(remote.arguments["port"]) as proxy,
         open_app(read_settings(values(tmp_path)).settings) as app,
     ):
         wanted = sorted(f"Letter {number}" for number in range(COUNT))
         for subject in wanted:
-            world.deliver(mail(subject, secrets.token_hex(1500), to=ADDRESS))
-        arguments = {**world.arguments, "account_id": "work", "port": proxy.port}
+            remote.deliver(mail(subject, secrets.token_hex(1500), to=ADDRESS))
+        arguments = {**remote.arguments, "account_id": "work", "port": proxy.port}
         account = await call(app.context(OWNER), add_account, arguments)
         cuts = 0
         for after in range(6_000, 60_000, 1_700):
@@ -76,22 +81,22 @@ async def test_a_connection_that_is_cut_anywhere_costs_nothing(
         assert COUNT == len([event for event in page if event.type == "message.received"])
 
 
-async def test_a_first_pass_cut_at_any_place_is_gone_on_with(
+async def test_a_first_sync_cut_at_any_offset_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each cut is made in a first pass of its own, over 50 mails."""
+    """Each cut is made in a separate first sync of 50 mails."""
     monkeypatch.setattr(pull, "BATCH_MAILS", 10)
     async with (
-        open_world("imap-plain") as world,
-        proxied(world.arguments["port"]) as proxy,
+        open_remote("imap-plain") as remote,
+        proxied(remote.arguments["port"]) as proxy,
         open_app(read_settings(values(tmp_path)).settings) as app,
     ):
         for number in range(50):
-            world.deliver(mail(f"Letter {number}", secrets.token_hex(200), to=ADDRESS))
-        size = await bytes_of_a_pass(app, world, proxy)
+            remote.deliver(mail(f"Letter {number}", secrets.token_hex(200), to=ADDRESS))
+        size = await bytes_of_a_pass(app, remote, proxy)
         cuts = 0
         for offset in range(1_500, size, max(1, size // CUTS)):
-            account = await added(app, world, proxy)
+            account = await added(app, remote, proxy)
             proxy.cut_after, proxy.cuts = offset, 1
             with suppress(ProviderError):
                 await sync_once(app.services, account)
@@ -108,16 +113,16 @@ async def test_a_first_pass_cut_at_any_place_is_gone_on_with(
     assert cuts >= CUTS * 0.9
 
 
-async def bytes_of_a_pass(app: App, world: World, proxy: Proxy) -> int:
-    account = await added(app, world, proxy)
+async def bytes_of_a_pass(app: App, remote: RemoteMailbox, proxy: Proxy) -> int:
+    account = await added(app, remote, proxy)
     proxy.reset()
     await sync_once(app.services, account)
     await call(app.context(OWNER), remove_account, {"account_id": account.id})
     return proxy.bytes_from_server - 500
 
 
-async def added(app: App, world: World, proxy: Proxy) -> Account:
-    arguments = {**world.arguments, "account_id": "work", "port": proxy.port}
+async def added(app: App, remote: RemoteMailbox, proxy: Proxy) -> Account:
+    arguments = {**remote.arguments, "account_id": "work", "port": proxy.port}
     account: Account = await call(app.context(OWNER), add_account, arguments)
     return account
 
@@ -127,14 +132,14 @@ async def received(app: App) -> int:
     return sum(event.type == "message.received" for event in events)
 
 
-async def test_a_process_that_is_killed_is_taken_over_from(tmp_path: Path) -> None:
-    async with open_world("imap") as world:
+async def test_a_killed_process_is_replaced_by_another(tmp_path: Path) -> None:
+    async with open_remote("imap") as remote:
         wanted = sorted(f"Letter {number}" for number in range(COUNT))
         for subject in wanted:
-            world.deliver(mail(subject, to=ADDRESS))
+            remote.deliver(mail(subject, to=ADDRESS))
         settings = read_settings(values(tmp_path / "data")).settings
         async with open_app(settings) as app:
-            arguments = {**world.arguments, "account_id": "work"}
+            arguments = {**remote.arguments, "account_id": "work"}
             await call(app.context(OWNER), add_account, arguments)
         env = environment(tmp_path / "data", values(tmp_path / "data"))
         process = subprocess.Popen(  # noqa: ASYNC220
@@ -155,67 +160,65 @@ async def test_a_process_that_is_killed_is_taken_over_from(tmp_path: Path) -> No
 
 
 async def holder(app: App) -> str:
-    """Who had the lease when it was killed; nobody waits for it to end here."""
+    """The holder of the lease when it was killed; the test does not wait for its expiry."""
     engine = app.services.store.engine  # type: ignore[attr-defined]
     row = await engine.read(lambda tx: tx.one("SELECT holder FROM leases WHERE name = 'sync:work'"))
     return str(row[0]) if row else ""
 
 
-async def test_a_change_for_a_message_of_another_uidvalidity_touches_nothing(
+async def test_a_change_for_another_uidvalidity_is_not_applied(
     tmp_path: Path,
 ) -> None:
     async with (
-        open_world("imap") as world,
+        open_remote("imap") as remote,
         open_app(read_settings(values(tmp_path)).settings) as app,
     ):
-        world.deliver(mail("First", to=ADDRESS))
-        world.deliver(mail("Second", to=ADDRESS))
-        arguments = {**world.arguments, "account_id": "work"}
+        remote.deliver(mail("First", to=ADDRESS))
+        remote.deliver(mail("Second", to=ADDRESS))
+        arguments = {**remote.arguments, "account_id": "work"}
         account = await call(app.context(OWNER), add_account, arguments)
         await sync_once(app.services, account)
         found = await app.services.store.messages(MessageQuery(visible=EVERYTHING, q="first"))
         await app.services.store.change_messages(
             [found.rows[0].id], Change(flags=("flagged",), move_to="Trash"), EVERYTHING
         )
-        world.remove("First")
-        world.expire()
+        remote.remove("First")
+        remote.expire()
         await sync_once(app.services, account)
         await sync_once(app.services, account)
 
-        second = world.find("Second")
+        second = remote.find("Second")
         assert second is not None
         assert ("Inbox", frozenset()) == (second.mailbox, second.flags)
 
 
 @pytest.mark.parametrize("kind", ["imap", "imap-plain"])
-async def test_a_mailbox_that_is_renamed_or_made_again_keeps_its_messages(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_a_renamed_or_recreated_mailbox_keeps_its_messages(tmp_path: Path, kind: str) -> None:
     async with (
-        open_world(kind) as world,
+        open_remote(kind) as remote,
         open_app(read_settings(values(tmp_path)).settings) as app,
     ):
-        assert isinstance(world, ImapWorld)
+        assert isinstance(remote, ImapRemote)
         for subject in ("First", "Second"):
-            world.deliver(mail(subject, to=ADDRESS))
-        world.imap.create("Work")
-        world.imap.select("INBOX")
-        assert "OK" == world.imap.copy("1:2", "Work")[0]
-        world.imap.store("1:2", "+FLAGS", r"(\Deleted)")
-        world.imap.expunge()
+            remote.deliver(mail(subject, to=ADDRESS))
+        remote.imap.create("Work")
+        remote.imap.select("INBOX")
+        assert "OK" == remote.imap.copy("1:2", "Work")[0]
+        remote.imap.store("1:2", "+FLAGS", r"(\Deleted)")
+        remote.imap.expunge()
         account = await call(
-            app.context(OWNER), add_account, {**world.arguments, "account_id": "work"}
+            app.context(OWNER), add_account, {**remote.arguments, "account_id": "work"}
         )
         await sync_once(app.services, account)
         before = await places(app)
-        world.imap.rename("Work", "Plans")
+        remote.imap.rename("Work", "Plans")
         await sync_once(app.services, account)
         renamed = await places(app)
-        world.imap.create("Work")
-        world.imap.select("Plans")
-        assert "OK" == world.imap.copy("1:*", "Work")[0]
-        world.imap.close()
-        world.imap.delete("Plans")
+        remote.imap.create("Work")
+        remote.imap.select("Plans")
+        assert "OK" == remote.imap.copy("1:*", "Work")[0]
+        remote.imap.close()
+        remote.imap.delete("Plans")
         await sync_once(app.services, account)
         again = await places(app)
 

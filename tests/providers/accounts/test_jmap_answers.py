@@ -1,4 +1,4 @@
-"""What a JMAP server has done, and not done, by what it says (RFC 8620 §3.6.2, §5.3)."""
+"""Partial failures of a JMAP server are read from its responses (RFC 8620 §3.6.2, §5.3)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import pytest
 
 from postroom.errors import RateLimited
 from postroom.operations.mail import message_changes
-from tests.providers.accounts.conftest import AS_ROOT, Desk
+from tests.providers.accounts.conftest import AS_ROOT, SyncedAccount
+from tests.providers.accounts.remote_mailboxes import PROXIED, ImapRemote
 from tests.providers.accounts.test_every_provider import ask, outgoing_mail
-from tests.providers.accounts.test_refused import last_refusal, refusals
-from tests.providers.accounts.test_sent_copies import OUTSIDE, later, send, working
+from tests.providers.accounts.test_refused_changes import last_refusal, refusals
+from tests.providers.accounts.test_sent_copies import OUTSIDE, later, outbox_worker, send
 from tests.providers.accounts.test_sent_once import BUSY, sent_by
-from tests.providers.accounts.worlds import PROXIED, ImapWorld
-from tests.servers.web import Answer, Asked
+from tests.servers.web import HttpRequest, HttpResponse
 
 JMAP = [pytest.param(PROXIED, marks=AS_ROOT)]
 
 
-@pytest.mark.parametrize("world", JMAP, indirect=True)
-async def test_mail_that_a_busy_jmap_server_may_have_sent_is_sent_once(
-    desk: Desk, world: ImapWorld
+@pytest.mark.parametrize("remote", JMAP, indirect=True)
+async def test_a_submission_that_a_busy_jmap_server_may_have_made_is_not_repeated(
+    synced: SyncedAccount, remote: ImapRemote
 ) -> None:
-    await desk.sync()
-    world.proxy.after = lambda name, _: BUSY if name == "EmailSubmission/set" else None
-    sent = await sent_by(desk)
+    await synced.sync()
+    remote.proxy.after = lambda name, _: BUSY if name == "EmailSubmission/set" else None
+    sent = await sent_by(synced)
 
-    assert ("unknown", 1) == (sent.status, len(world.sent()))
+    assert ("unknown", 1) == (sent.status, len(remote.sent()))
 
 
 def not_created(kind: str, **more: Any) -> list[Any]:
@@ -41,7 +41,7 @@ def error(kind: str) -> list[Any]:
     return [["error", {"type": kind}, "0"]]
 
 
-@pytest.mark.parametrize("world", JMAP, indirect=True)
+@pytest.mark.parametrize("remote", JMAP, indirect=True)
 @pytest.mark.parametrize(
     ("answered", "status"),
     [
@@ -60,126 +60,128 @@ def error(kind: str) -> list[Any]:
     ],
     ids=str,
 )
-async def test_only_what_a_jmap_server_says_it_has_taken_is_sent(
-    desk: Desk, world: ImapWorld, answered: list[Any], status: str
+async def test_only_an_accepted_jmap_submission_is_sent(
+    synced: SyncedAccount, remote: ImapRemote, answered: list[Any], status: str
 ) -> None:
-    await desk.sync()
-    world.proxy.instead = lambda name, _: answered if name == "EmailSubmission/set" else None
-    async with working(desk):
-        sent = await send(desk, OUTSIDE, wait_s=3)
+    await synced.sync()
+    remote.proxy.instead = lambda name, _: answered if name == "EmailSubmission/set" else None
+    async with outbox_worker(synced):
+        sent = await send(synced, OUTSIDE, wait_s=3)
 
-    assert (status, []) == (sent.status, world.sent())
+    assert (status, []) == (sent.status, remote.sent())
 
 
-@pytest.mark.parametrize("world", JMAP, indirect=True)
+@pytest.mark.parametrize("remote", JMAP, indirect=True)
 @pytest.mark.parametrize(
     "refusal",
     [{"type": "invalidProperties", "properties": ["blobId"]}, {"type": "blobNotFound"}],
     ids=str,
 )
 async def test_mail_is_queued_while_a_jmap_server_does_not_find_its_upload(
-    desk: Desk, world: ImapWorld, refusal: dict[str, Any]
+    synced: SyncedAccount, remote: ImapRemote, refusal: dict[str, Any]
 ) -> None:
-    await desk.sync()
+    await synced.sync()
     answered = [["Email/import", {"notCreated": {"m": refusal}}, "0"]]
-    world.proxy.instead = lambda name, _: answered if name == "Email/import" else None
-    async with working(desk):
-        sent = await send(desk, OUTSIDE, wait_s=3)
+    remote.proxy.instead = lambda name, _: answered if name == "Email/import" else None
+    async with outbox_worker(synced):
+        sent = await send(synced, OUTSIDE, wait_s=3)
 
-    assert ("queued", []) == (sent.status, world.sent())
+    assert ("queued", []) == (sent.status, remote.sent())
 
 
-@pytest.mark.parametrize("world", JMAP, indirect=True)
-async def test_mail_is_queued_while_a_jmap_server_takes_no_upload(
-    desk: Desk, world: ImapWorld
+@pytest.mark.parametrize("remote", JMAP, indirect=True)
+async def test_mail_is_queued_while_a_jmap_server_refuses_uploads(
+    synced: SyncedAccount, remote: ImapRemote
 ) -> None:
-    await desk.sync()
-    web = world.proxy.web
-    real, missing = web.answer, Answer(404, b"")
-    web.answer = lambda asked: missing if "/upload/" in asked.path else real(asked)
-    async with working(desk):
-        sent = await send(desk, OUTSIDE, wait_s=3)
+    await synced.sync()
+    web = remote.proxy.web
+    real, missing = web.answer, HttpResponse(404, b"")
+    web.answer = lambda request: missing if "/upload/" in request.path else real(request)
+    async with outbox_worker(synced):
+        sent = await send(synced, OUTSIDE, wait_s=3)
 
-    assert ("queued", []) == (sent.status, world.sent())
+    assert ("queued", []) == (sent.status, remote.sent())
 
 
-@pytest.mark.parametrize("world", JMAP, indirect=True)
-async def test_mails_that_are_sent_at_once_are_imported_one_after_the_other(
-    desk: Desk, world: ImapWorld
+@pytest.mark.parametrize("remote", JMAP, indirect=True)
+async def test_concurrent_sends_are_imported_in_sequence(
+    synced: SyncedAccount, remote: ImapRemote
 ) -> None:
-    """Cyrus loses an upload now and then when two of its processes import at once."""
-    await desk.sync()
-    web = world.proxy.web
-    real, active, most = web.answer, list[Asked](), list[int]()
+    """Cyrus sometimes loses an upload when two of its processes import at the same time."""
+    await synced.sync()
+    web = remote.proxy.web
+    real, active, most = web.answer, list[HttpRequest](), list[int]()
 
-    def answer(asked: Asked) -> Answer:
-        if "/upload/" not in asked.path and b'"Email/import"' not in asked.body:
-            return real(asked)
-        active.append(asked)
+    def answer(request: HttpRequest) -> HttpResponse:
+        if "/upload/" not in request.path and b'"Email/import"' not in request.body:
+            return real(request)
+        active.append(request)
         most.append(len(active))
         time.sleep(0.1)
-        answered = real(asked)
-        active.remove(asked)
+        answered = real(request)
+        active.remove(request)
         return answered
 
     web.answer = answer
-    async with working(desk):
+    async with outbox_worker(synced):
         sent = await asyncio.gather(
-            *(send(desk, f"bo{n}@elsewhere.example", wait_s=30) for n in range(4))
+            *(send(synced, f"bo{n}@elsewhere.example", wait_s=30) for n in range(4))
         )
 
     assert ["sent"] * 4 == [one.status for one in sent]
     assert [1] * 8 == most
 
 
-@pytest.mark.parametrize("world", JMAP, indirect=True)
-async def test_mail_is_sent_whatever_becomes_of_what_follows(desk: Desk, world: ImapWorld) -> None:
+@pytest.mark.parametrize("remote", JMAP, indirect=True)
+async def test_mail_is_sent_even_if_the_move_to_sent_fails(
+    synced: SyncedAccount, remote: ImapRemote
+) -> None:
     """The server has sent it, and could not move it to Sent."""
-    await desk.sync()
+    await synced.sync()
     created = ["EmailSubmission/set", {"created": {"s": {"id": "s1"}}}, "0"]
     answered = [created, ["error", {"type": "serverFail"}, "0"]]
-    world.proxy.instead = lambda name, _: answered if name == "EmailSubmission/set" else None
+    remote.proxy.instead = lambda name, _: answered if name == "EmailSubmission/set" else None
 
-    assert "sent" == (await sent_by(desk)).status
+    assert "sent" == (await sent_by(synced)).status
 
 
-@pytest.mark.parametrize("world", JMAP, indirect=True)
-async def test_a_deletion_that_a_jmap_server_refuses_is_undone_here_and_told(
-    desk: Desk, world: ImapWorld
+@pytest.mark.parametrize("remote", JMAP, indirect=True)
+async def test_a_deletion_refused_by_a_jmap_server_is_undone_and_reported(
+    synced: SyncedAccount, remote: ImapRemote
 ) -> None:
-    world.deliver(outgoing_mail("Hello"))
-    await desk.sync()
-    here = await desk.message("Hello")
+    remote.deliver(outgoing_mail("Hello"))
+    await synced.sync()
+    here = await synced.message("Hello")
 
     def refuse(name: str, arguments: dict[str, Any]) -> Any:
         keys = arguments.get("destroy")
         refused = {key: {"type": "forbidden", "description": "kept by law"} for key in keys or ()}
         return [[name, {"notDestroyed": refused}, "0"]] if keys else None
 
-    world.proxy.instead = refuse
-    await ask(desk, message_changes.delete_message, message_id=here.id, permanent=True)
-    await desk.sync()
+    remote.proxy.instead = refuse
+    await ask(synced, message_changes.delete_message, message_id=here.id, permanent=True)
+    await synced.sync()
 
-    assert ["Hello"] == [row.subject for row in await desk.rows()]
-    assert "kept by law" in (await last_refusal(desk)).detail
+    assert ["Hello"] == [row.subject for row in await synced.rows()]
+    assert "kept by law" in (await last_refusal(synced)).detail
 
 
-@pytest.mark.parametrize("world", JMAP, indirect=True)
-async def test_a_change_that_a_jmap_server_has_no_time_for_waits(
-    desk: Desk, world: ImapWorld
+@pytest.mark.parametrize("remote", JMAP, indirect=True)
+async def test_a_change_that_a_busy_jmap_server_refuses_is_retried(
+    synced: SyncedAccount, remote: ImapRemote
 ) -> None:
-    world.deliver(outgoing_mail("Hello"))
-    await desk.sync()
-    here = await desk.message("Hello")
+    remote.deliver(outgoing_mail("Hello"))
+    await synced.sync()
+    here = await synced.message("Hello")
     busy = error("serverUnavailable")
-    world.proxy.instead = lambda _, arguments: busy if "update" in arguments else None
-    await ask(desk, message_changes.update_message, message_id=here.id, flags=["flagged"])
+    remote.proxy.instead = lambda _, arguments: busy if "update" in arguments else None
+    await ask(synced, message_changes.update_message, message_id=here.id, flags=["flagged"])
     with pytest.raises(RateLimited):
-        await desk.sync()
-    assert ("flagged",) == (await desk.message("Hello")).flags
-    world.proxy.instead = None
-    await later(desk, timedelta(minutes=1)).sync()
+        await synced.sync()
+    assert ("flagged",) == (await synced.message("Hello")).flags
+    remote.proxy.instead = None
+    await later(synced, timedelta(minutes=1)).sync()
 
-    there = world.find("Hello")
+    there = remote.find("Hello")
     assert there is not None
-    assert ({"flagged"}, []) == (there.flags, await refusals(desk))
+    assert ({"flagged"}, []) == (there.flags, await refusals(synced))

@@ -1,4 +1,4 @@
-"""Logins in the keyring of the operating system: a real one, on a bus of its own."""
+"""Logins in the keyring of the operating system, on a session bus for the test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.mails import mail
-from tests.providers.accounts.worlds import open_world
+from tests.providers.accounts.remote_mailboxes import open_remote
 from tests.servers.dovecot import PASSWORD
 from tests.servers.keyring import unlocked_keyring
 from tests.servers.postroom import create_store, environment, forked_command
@@ -24,9 +24,9 @@ async def test_a_password_is_kept_in_the_keyring_and_nowhere_else(tmp_path: Path
             line, env=env, input=given, capture_output=True, text=True, timeout=120, check=False
         )
 
-    async with open_world("imap") as world:
-        world.deliver(mail("Hello"))
-        given = world.arguments
+    async with open_remote("imap") as remote:
+        remote.deliver(mail("Hello"))
+        given = remote.arguments
         options = [
             *("--address", given["address"], "--user", given["user"], "--host", given["host"]),
             *("--port", str(given["port"]), "--ca-file", given["ca_file"], "--password-stdin"),

@@ -1,4 +1,4 @@
-"""Large mail goes out in the pieces that a provider takes, and arrives whole."""
+"""Large mail is uploaded in parts as the provider requires, and arrives complete."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.operations.outgoing import sending
 from postroom.providers.web.graph_sender import AmbiguousParts, sent_copy, split_attachments
-from tests.providers.accounts.conftest import open_desk
+from tests.providers.accounts.conftest import add_synced_account
+from tests.providers.accounts.remote_mailboxes import GraphRemote
 from tests.providers.accounts.test_every_provider import ask
-from tests.providers.accounts.test_sent_copies import OUTSIDE, send, working
-from tests.providers.accounts.worlds import GraphWorld
+from tests.providers.accounts.test_sent_copies import OUTSIDE, outbox_worker, send
 from tests.servers.graph import Graph
 
 MB = 2**20
 
 
 @pytest.mark.parametrize(("size", "sessions"), [(2 * MB, 0), (7 * MB, 1)])
-async def test_files_above_three_megabytes_go_to_outlook_in_sessions(
+async def test_files_above_three_megabytes_use_outlook_upload_sessions(
     tmp_path: Path, size: int, sessions: int
 ) -> None:
     content = Random(7).randbytes(size)
     values = {"POSTROOM_DATA_DIR": str(tmp_path), "POSTROOM_SECRETS": "file"}
     with Graph() as graph:
-        world = GraphWorld(graph)
-        settings = read_settings({**values, **world.settings}).settings
+        remote = GraphRemote(graph)
+        settings = read_settings({**values, **remote.settings}).settings
         async with open_app(settings) as app:
-            desk = await open_desk(app, world)
-            await desk.sync()
+            synced = await add_synced_account(app, remote)
+            await synced.sync()
             work = asyncio.create_task(app.outbox().run())
             file = {"filename": "Überblick.bin", "content_type": "application/x-data"}
             sent = await ask(
-                desk,
+                synced,
                 sending.send_message,
                 to=["bo@elsewhere.example"],
                 bcc=["hidden@elsewhere.example"],
@@ -50,13 +50,13 @@ async def test_files_above_three_megabytes_go_to_outlook_in_sessions(
             )
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-            await desk.sync()
-            await desk.sync()
+            await synced.sync()
+            await synced.sync()
 
             assert "sent" == sent.status, sent
-            assert [sent.message_id] == [row.id for row in await desk.rows()]
+            assert [sent.message_id] == [row.id for row in await synced.rows()]
         assert sessions == len(graph.uploads)
-        assert max(len(asked.body) for asked in graph.asked) < 4 * MB
+        assert max(len(asked.body) for asked in graph.requests) < 4 * MB
 
         (raw,) = graph.sent
         mail = message_from_bytes(raw, policy=policy.default)
@@ -71,7 +71,7 @@ INNER = b"From: x@y.example\r\nSubject: Inner\r\n\r\nThe inner words.\r\n"
 
 
 def with_an_attached_mail(encoding: str) -> bytes:
-    """A mail with a text, a mail and a file; attached mail comes as it is, or in base64."""
+    """A mail with a text, an attached mail and a file; the attached mail is 8bit or base64."""
     inner = b64encode(INNER) if encoding == "base64" else INNER
     head = b"From: a@b.org\r\nTo: c@d.org\r\nSubject: Outer\r\nMessage-ID: <1@b.org>\r\n"
     head += b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=xx\r\n\r\n"
@@ -86,7 +86,7 @@ def with_an_attached_mail(encoding: str) -> bytes:
 
 
 @pytest.mark.parametrize("encoding", ["base64", "8bit"])
-def test_an_attached_mail_is_whole_however_it_is_encoded(encoding: str) -> None:
+def test_an_attached_mail_is_complete_in_any_encoding(encoding: str) -> None:
     raw = with_an_attached_mail(encoding)
     outgoing_mail, files = split_attachments(raw)
     copy = sent_copy(raw)
@@ -98,14 +98,14 @@ def test_an_attached_mail_is_whole_however_it_is_encoded(encoding: str) -> None:
     assert (b"Hello" in outgoing_mail, b"inner" in outgoing_mail) == (True, False)
 
 
-def test_a_mail_whose_parts_cannot_be_told_apart_is_refused() -> None:
+def test_a_mail_with_ambiguous_boundaries_is_refused() -> None:
     lines = b"".join(b"--xx\r\n\r\n%d\r\n" % number for number in range(600))
     head = b"Subject: x\r\nContent-Type: multipart/mixed; boundary=xx\r\n\r\n"
     with pytest.raises(AmbiguousParts, match="one by one"):
         split_attachments(head + lines + b"--xx--\r\n")
 
 
-async def test_a_mail_that_is_attached_to_a_large_mail_gets_to_outlook(tmp_path: Path) -> None:
+async def test_a_mail_attached_to_a_large_mail_is_uploaded_to_outlook(tmp_path: Path) -> None:
     values = {"POSTROOM_DATA_DIR": str(tmp_path), "POSTROOM_SECRETS": "file"}
     files = [("big.bin", "application/x-data", bytes(4 * MB)), ("a.eml", "message/rfc822", INNER)]
     given = [
@@ -113,12 +113,12 @@ async def test_a_mail_that_is_attached_to_a_large_mail_gets_to_outlook(tmp_path:
         for name, kind, content in files
     ]
     with Graph() as graph:
-        world = GraphWorld(graph)
-        async with open_app(read_settings({**values, **world.settings}).settings) as app:
-            desk = await open_desk(app, world)
-            await desk.sync()
-            async with working(desk):
-                sent = await send(desk, OUTSIDE, attachments=given, wait_s=30)
+        remote = GraphRemote(graph)
+        async with open_app(read_settings({**values, **remote.settings}).settings) as app:
+            synced = await add_synced_account(app, remote)
+            await synced.sync()
+            async with outbox_worker(synced):
+                sent = await send(synced, OUTSIDE, attachments=given, wait_s=30)
 
         assert "sent" == sent.status, sent
         uploads = [(item["name"], bytes(held)) for _, item, held in graph.uploads.values()]

@@ -1,4 +1,4 @@
-"""An account has one owner and one login: neither is replaced by another's."""
+"""An account keeps its owner and its login: neither can be replaced by another user's."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from postroom.model.account import Account
 from postroom.operations import accounts
 from postroom.providers.accounts import Accounts
 from tests.mails import mail
-from tests.providers.accounts.conftest import Desk
+from tests.providers.accounts.conftest import SyncedAccount
+from tests.providers.accounts.remote_mailboxes import (
+    ADDRESS,
+    GmailRemote,
+    GraphRemote,
+    RemoteMailbox,
+)
 from tests.providers.accounts.test_adding import an_installation, ask, nothing_is_kept
-from tests.providers.accounts.test_nonsense import JmapWorld
-from tests.providers.accounts.worlds import ADDRESS, GmailWorld, GraphWorld, World
+from tests.providers.accounts.test_malformed_responses import JmapRemote
 from tests.servers.gmail import Gmail
 from tests.servers.graph import Graph
 from tests.servers.jmap_events import JmapEvents
@@ -28,14 +33,14 @@ def a_server(kind: str) -> Any:
     return {"outlook": Graph, "gmail": Gmail, "fastmail": JmapEvents}[kind]()
 
 
-def world_at(server: Any) -> World:
-    worlds = {Graph: GraphWorld, Gmail: GmailWorld, JmapEvents: JmapWorld}
-    world: World = worlds[type(server)](server)
-    return world
+def world_at(server: Any) -> RemoteMailbox:
+    remotes = {Graph: GraphRemote, Gmail: GmailRemote, JmapEvents: JmapRemote}
+    remote: RemoteMailbox = remotes[type(server)](server)
+    return remote
 
 
-def let_another_in(server: Any) -> None:
-    """From now on the server is somebody else's mailbox, with a login of its own."""
+def switch_owner(server: Any) -> None:
+    """Replace the remote mailbox by that of another user, with another login."""
     server.token = "another"
     if isinstance(server, JmapEvents):
         server.account_id = "a2"
@@ -50,16 +55,14 @@ def without_owner(account: Account) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["outlook", "gmail", "fastmail"])
-async def test_a_login_of_somebody_else_is_refused_and_costs_nothing(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_a_login_of_another_user_is_refused(tmp_path: Path, kind: str) -> None:
     with a_server(kind) as server:
-        world = world_at(server)
-        async with an_installation(tmp_path, world) as app:
-            account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
-            world.deliver(mail("Hello"))
-            await Desk(app, account).sync()
-            let_another_in(server)
+        remote = world_at(server)
+        async with an_installation(tmp_path, remote) as app:
+            account = await ask(app, accounts.add_account, account_id="work", **remote.arguments)
+            remote.deliver(mail("Hello"))
+            await SyncedAccount(app, account).sync()
+            switch_owner(server)
             login = "password" if kind == "fastmail" else "access_token"
             before = app.services.providers.login_fingerprint("work")
             with pytest.raises(Conflict, match="not for the mailbox of work") as refused:
@@ -67,69 +70,67 @@ async def test_a_login_of_somebody_else_is_refused_and_costs_nothing(
 
             assert kind == "fastmail" or OTHER in str(refused.value)
             assert before == app.services.providers.login_fingerprint("work")
-            assert ["Hello"] == [row.subject for row in await Desk(app, account).rows()]
+            assert ["Hello"] == [row.subject for row in await SyncedAccount(app, account).rows()]
 
 
 @pytest.mark.parametrize(
     ("kind", "is_synced"),
     [("outlook", True), ("outlook", False), ("gmail", True), ("gmail", False), ("fastmail", True)],
 )
-async def test_an_account_without_a_known_owner_takes_no_login_of_somebody_else(
+async def test_an_account_without_a_recorded_owner_refuses_another_login(
     tmp_path: Path, kind: str, *, is_synced: bool
 ) -> None:
-    """It is from before owners were written down; a sync since then may have told."""
+    """It is from before owners were recorded; a sync pass may have recorded it since."""
     with a_server(kind) as server:
-        world = world_at(server)
-        async with an_installation(tmp_path, world) as app:
-            account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
+        remote = world_at(server)
+        async with an_installation(tmp_path, remote) as app:
+            account = await ask(app, accounts.add_account, account_id="work", **remote.arguments)
             await app.services.store.change_account("work", without_owner(account))
             if is_synced:
-                await Desk(app, account).sync()
+                await SyncedAccount(app, account).sync()
             login = "password" if kind == "fastmail" else "access_token"
-            let_another_in(server)
+            switch_owner(server)
             with pytest.raises(Conflict, match="not for the mailbox of work"):
                 await ask(app, accounts.log_in_account, account_id="work", **{login: "another"})
 
 
 @pytest.mark.parametrize("kind", ["outlook", "gmail", "fastmail"])
-async def test_a_login_tells_the_owner_of_an_account(tmp_path: Path, kind: str) -> None:
+async def test_the_owner_of_an_account_is_read_from_its_login(tmp_path: Path, kind: str) -> None:
     with a_server(kind) as server:
-        world = world_at(server)
-        async with an_installation(tmp_path, world) as app:
-            account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
+        remote = world_at(server)
+        async with an_installation(tmp_path, remote) as app:
+            account = await ask(app, accounts.add_account, account_id="work", **remote.arguments)
             await app.services.store.change_account("work", without_owner(account))
             login = "password" if kind == "fastmail" else "access_token"
-            arguments = {"account_id": "work", login: world.arguments[login]}
+            arguments = {"account_id": "work", login: remote.arguments[login]}
             again = await ask(app, accounts.log_in_account, **arguments)
 
             assert account.options == again.options
 
 
 @pytest.mark.parametrize("kind", ["outlook", "gmail"])
-async def test_an_account_is_added_under_the_address_that_its_login_has(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_an_account_has_the_address_of_its_login(tmp_path: Path, kind: str) -> None:
     with a_server(kind) as server:
-        world = world_at(server)
+        remote = world_at(server)
         server.address = OTHER
-        async with an_installation(tmp_path, world) as app:
+        async with an_installation(tmp_path, remote) as app:
             with pytest.raises(Conflict, match=f"login is for {OTHER}; use that address"):
-                await ask(app, accounts.add_account, account_id="work", **world.arguments)
+                await ask(app, accounts.add_account, account_id="work", **remote.arguments)
             assert await nothing_is_kept(app)
             assert not app.services.providers.has_secret("work")
 
             server.address = ADDRESS.capitalize()
-            assert await ask(app, accounts.add_account, account_id="work", **world.arguments)
+            assert await ask(app, accounts.add_account, account_id="work", **remote.arguments)
 
 
-async def test_of_two_that_add_one_name_at_once_one_has_the_account_and_its_login(
+async def test_concurrent_additions_of_one_name_keep_one_account(
     tmp_path: Path,
 ) -> None:
     with Graph() as server:
-        world = world_at(server)
-        async with an_installation(tmp_path, world) as app:
+        remote = world_at(server)
+        async with an_installation(tmp_path, remote) as app:
             both = [
-                ask(app, accounts.add_account, account_id="work", **world.arguments)
+                ask(app, accounts.add_account, account_id="work", **remote.arguments)
                 for _ in range(2)
             ]
             done = await asyncio.gather(*both, return_exceptions=True)
@@ -137,12 +138,12 @@ async def test_of_two_that_add_one_name_at_once_one_has_the_account_and_its_logi
 
             assert 1 == len(added), done
             assert app.services.providers.has_secret("work")
-            world.deliver(mail("Hello"))
-            await Desk(app, added[0]).sync()
-            assert 1 == len(await Desk(app, added[0]).rows())
+            remote.deliver(mail("Hello"))
+            await SyncedAccount(app, added[0]).sync()
+            assert 1 == len(await SyncedAccount(app, added[0]).rows())
 
 
-async def test_an_account_whose_login_cannot_be_kept_is_not_kept_either(
+async def test_an_account_whose_login_cannot_be_stored_is_not_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -150,8 +151,8 @@ async def test_an_account_whose_login_cannot_be_kept_is_not_kept_either(
 
     monkeypatch.setattr(Accounts, "store_secret", fail)
     with Graph() as server:
-        world = world_at(server)
-        async with an_installation(tmp_path, world) as app:
+        remote = world_at(server)
+        async with an_installation(tmp_path, remote) as app:
             with pytest.raises(MailError, match="locked"):
-                await ask(app, accounts.add_account, account_id="work", **world.arguments)
+                await ask(app, accounts.add_account, account_id="work", **remote.arguments)
             assert await nothing_is_kept(app)

@@ -1,4 +1,4 @@
-"""What logs an account in is told to its provider and to nobody else, whatever goes wrong."""
+"""The login of an account is sent to its provider only, and appears in no error or log."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from postroom.operations import accounts
 from postroom.operations.mail import messages
 from postroom.operations.outgoing import sending
 from postroom.pipeline.sync import sync_once
+from tests.providers.accounts.remote_mailboxes import ADDRESS, GREETING
 from tests.providers.accounts.test_every_provider import outgoing_mail
-from tests.providers.accounts.worlds import ADDRESS, GREETING
 from tests.servers.gmail import Gmail
 from tests.servers.graph import Graph
-from tests.servers.imap_script import WatchedEvent, scripted
+from tests.servers.imap_script import ImapCommand, scripted
 from tests.servers.jmap_events import JmapEvents
 from tests.servers.relay import relaying
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 CANARY = "canary-9f3b7d51c2"
 
 
-class Parrot:
-    """A server that can answer with what it was asked, login and all, as some do in errors."""
+class EchoingServer:
+    """A server that can repeat the request and its login in errors, as some do."""
 
-    def __init__(self, answer: Callable[[Asked], Answer]) -> None:
+    def __init__(self, answer: Callable[[HttpRequest], HttpResponse]) -> None:
         self.answer = answer
         self.status = 0
 
-    def __call__(self, asked: Asked) -> Answer:
+    def __call__(self, request: HttpRequest) -> HttpResponse:
         if not self.status:
-            return self.answer(asked)
-        said = f"bad request: {asked.headers.get('authorization')} {asked.path}"
-        return Answer(self.status, {"error": {"code": said, "message": said}, "detail": said})
+            return self.answer(request)
+        said = f"bad request: {request.headers.get('authorization')} {request.path}"
+        return HttpResponse(self.status, {"error": {"code": said, "message": said}, "detail": said})
 
 
-class ImapParrot:
-    """The same over IMAP: it refuses what it is asked with the last login in its words."""
+class EchoingImapServer:
+    """An IMAP server that repeats the last login in the text of its refusals."""
 
     _SAID = {
         400: b"{tag} BAD [CLIENTBUG] %s\r\n",
@@ -67,19 +67,19 @@ class ImapParrot:
         self.status = 0
         self.logins: list[bytes] = []
         self.replies: dict[str, Any] = dict.fromkeys(self._COMMANDS, self._refuse)
-        self.replies["LOGIN"] = self._let_in
+        self.replies["LOGIN"] = self._login
 
-    def _let_in(self, told: WatchedEvent) -> bytes | None:
-        self.logins.append(told.rest)
-        return self._refuse(told) if self.status in (401, 500) else None
+    def _login(self, command: ImapCommand) -> bytes | None:
+        self.logins.append(command.rest)
+        return self._refuse(command) if self.status in (401, 500) else None
 
-    def _refuse(self, _: WatchedEvent) -> bytes | None:
+    def _refuse(self, _: ImapCommand) -> bytes | None:
         said = b"you said LOGIN " + self.logins[-1]
         return self._SAID[self.status] % said if self.status else None
 
 
-async def everything(app: App, parrot: Parrot | ImapParrot) -> list[str]:
-    """Do all there is to do with an account, with a provider that is well and one that is not."""
+async def everything(app: App, echo: EchoingServer | EchoingImapServer) -> list[str]:
+    """Use all operations on an account, with a working and a failing provider."""
     said: list[str] = []
 
     async def ask(operation: Any, **arguments: Any) -> None:
@@ -89,7 +89,7 @@ async def everything(app: App, parrot: Parrot | ImapParrot) -> list[str]:
             said.append("".join(traceback.format_exception(error)) + json.dumps(error.details))
 
     for status in (0, 400, 401, 403, 404, 500, 0):
-        parrot.status = status
+        echo.status = status
         await ask(accounts.list_accounts)
         await ask(accounts.check_account, account_id="work")
         await ask(accounts.get_capabilities)
@@ -108,24 +108,24 @@ async def everything(app: App, parrot: Parrot | ImapParrot) -> list[str]:
 
 
 @dataclass
-class Place:
-    """A provider that repeats what it was told, and a login for it that nobody else may hear of."""
+class EchoingProvider:
+    """A provider that repeats requests in errors, and a login for it that must stay secret."""
 
     settings: dict[str, str]
     login: dict[str, Any]
-    parrot: Parrot | ImapParrot
-    was_told: Callable[[], bool]
+    echo: EchoingServer | EchoingImapServer
+    has_login: Callable[[], bool]
 
 
 @asynccontextmanager
-async def open_place(kind: str) -> AsyncIterator[Place]:
+async def open_provider(kind: str) -> AsyncIterator[EchoingProvider]:
     if kind == "imap":
-        async with imap_place() as place:
-            yield place
+        async with imap_provider() as provider:
+            yield provider
         return
     server: Any = {"outlook": Graph, "gmail": Gmail, "fastmail": JmapEvents}[kind]()
-    parrot = Parrot(server._answer)
-    web = WebServer(parrot)
+    echo = EchoingServer(server._answer)
+    web = WebServer(echo)
     login = {"access_token": CANARY, "refresh_token": f"{CANARY}-refresh"}
     if kind == "fastmail":
         server.web, login = web, {"password": CANARY}
@@ -142,23 +142,23 @@ async def open_place(kind: str) -> AsyncIterator[Place]:
     }
     with server:
         server.deliver(outgoing_mail("Hello"))
-        heard = lambda: any(  # noqa: E731
-            CANARY == asked.headers.get("authorization", "").rpartition(" ")[2]
-            for asked in web.asked
+        has_login = lambda: any(  # noqa: E731
+            CANARY == request.headers.get("authorization", "").rpartition(" ")[2]
+            for request in web.requests
         )
-        yield Place(settings, {"provider": kind, **login}, parrot, heard)
+        yield EchoingProvider(settings, {"provider": kind, **login}, echo, has_login)
 
 
 @asynccontextmanager
-async def imap_place() -> AsyncIterator[Place]:
-    parrot = ImapParrot()
+async def imap_provider() -> AsyncIterator[EchoingProvider]:
+    echo = EchoingImapServer()
 
     def log_in(line: str) -> bytes:
         said = b64decode(line.rsplit(maxsplit=1)[-1]).replace(b"\0", b" ")
-        return b"535 5.7.8 not with " + said if parrot.status else b"235 2.7.0 welcome"
+        return b"535 5.7.8 not with " + said if echo.status else b"235 2.7.0 welcome"
 
     async with (
-        scripted(replies=parrot.replies, capabilities="IMAP4rev1 UIDPLUS IDLE") as server,
+        scripted(replies=echo.replies, capabilities="IMAP4rev1 UIDPLUS IDLE") as server,
         relaying({"EHLO": GREETING, "AUTH": log_in}) as relay,
     ):
         login = {
@@ -173,31 +173,31 @@ async def imap_place() -> AsyncIterator[Place]:
             "insecure": True,
         }
         packed = b64encode(f"\0{ADDRESS}\0{CANARY}".encode()).decode()
-        heard = lambda: (  # noqa: E731
-            any(CANARY.encode() in line for line in parrot.logins)
+        has_login = lambda: (  # noqa: E731
+            any(CANARY.encode() in line for line in echo.logins)
             and any(packed in line for line in relay.lines)
         )
-        yield Place({}, login, parrot, heard)
+        yield EchoingProvider({}, login, echo, has_login)
 
 
 @pytest.mark.parametrize("kind", ["imap", "gmail", "outlook", "fastmail"])
-async def test_no_login_is_told_logged_or_written(
+async def test_no_login_is_shown_logged_or_stored_unencrypted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
     values = {"POSTROOM_DATA_DIR": str(tmp_path), "POSTROOM_SECRETS": "file"}
-    async with open_place(kind) as place:
-        async with open_app(read_settings({**values, **place.settings}).settings) as app:
-            given = {"account_id": "work", "address": ADDRESS, **place.login}
+    async with open_provider(kind) as provider:
+        async with open_app(read_settings({**values, **provider.settings}).settings) as app:
+            given = {"account_id": "work", "address": ADDRESS, **provider.login}
             added = await call(app.context(OWNER), accounts.add_account, given)
             work = asyncio.create_task(app.outbox().run())
-            said = [repr(added), *await everything(app, place.parrot)]
+            said = [repr(added), *await everything(app, provider.echo)]
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
         logged = caplog.text + "\n".join(repr(vars(r)) for r in caplog.records if is_ours(r))
-        was_told = place.was_told()
+        has_login = provider.has_login()
 
-    assert was_told
+    assert has_login
     assert [] == [text for text in said if CANARY in text]
     assert CANARY not in logged
     assert [] == files_with_it(tmp_path)

@@ -1,4 +1,4 @@
-"""Mail of an account goes out by the account and the login as they are now."""
+"""Mail of an account is sent with the current account and login."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.outbox import Outbox
 from postroom.pipeline.routing import AccountSenders
 from postroom.ports.provider import Accepted, NoProviders, Providers, Sender
-from tests.providers.accounts.worlds import GREETING, ImapWorld, open_world
+from tests.providers.accounts.remote_mailboxes import GREETING, ImapRemote, open_remote
 from tests.servers.relay import Relay, relaying
 
 
 @dataclass
-class Office:
-    """An account at a provider whose mail a worker takes out."""
+class SendingAccount:
+    """An account at a provider, with an outbox worker."""
 
     app: App
-    world: ImapWorld
+    remote: ImapRemote
 
     async def add(self, **changes: Any) -> str:
-        given = {"account_id": "work", **self.world.arguments, **changes}
+        given = {"account_id": "work", **self.remote.arguments, **changes}
         return (await call(self.app.context(OWNER), add_account, given)).inbox_id
 
     async def send(self, inbox_id: str, subject: str = "Out") -> str:
@@ -48,49 +48,49 @@ class Office:
 
 
 @asynccontextmanager
-async def office(folder: Path) -> AsyncIterator[Office]:
+async def sending_account(folder: Path) -> AsyncIterator[SendingAccount]:
     values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file"}
-    async with open_world("imap") as world, open_app(read_settings(values).settings) as app:
-        assert isinstance(world, ImapWorld)
+    async with open_remote("imap") as remote, open_app(read_settings(values).settings) as app:
+        assert isinstance(remote, ImapRemote)
         work = asyncio.create_task(Outbox(app.services, None).run())
         try:
-            yield Office(app, world)
+            yield SendingAccount(app, remote)
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
 
 
 def passwords(relay: Relay) -> list[bytes]:
-    """What was logged in with, in order."""
+    """The passwords of the logins, in order."""
     lines = [line for line in relay.lines if line.startswith("AUTH PLAIN")]
     return [b64decode(line.split()[-1]).split(b"\0")[-1] for line in lines]
 
 
 async def test_a_worker_uses_the_new_login_at_once(tmp_path: Path) -> None:
-    async with office(tmp_path / "data") as here:
+    async with sending_account(tmp_path / "data") as here:
         inbox_id = await here.add()
         before = await here.send(inbox_id)
-        new = {"password": here.world.arguments["password"], "smtp_password": "new one"}
+        new = {"password": here.remote.arguments["password"], "smtp_password": "new one"}
         here.app.services.providers.store_secret("work", new)
         after = await here.send(inbox_id, "Again")
 
-    logins = passwords(here.world.relay)
+    logins = passwords(here.remote.relay)
     assert ("sent", "sent", b"new one") == (before, after, logins[-1])
 
 
-async def test_another_account_of_the_same_name_sends_by_its_own_server(tmp_path: Path) -> None:
-    async with relaying({"EHLO": GREETING}) as second, office(tmp_path / "data") as here:
+async def test_a_new_account_of_the_same_name_uses_its_own_server(tmp_path: Path) -> None:
+    async with relaying({"EHLO": GREETING}) as second, sending_account(tmp_path / "data") as here:
         assert "sent" == await here.send(await here.add())
         await call(here.app.context(OWNER), remove_account, {"account_id": "work"})
         assert "sent" == await here.send(await here.add(smtp_port=second.port))
 
-    assert (1, 1) == (len(here.world.relay.mails), len(second.mails))
+    assert (1, 1) == (len(here.remote.relay.mails), len(second.mails))
 
 
-async def test_a_sender_in_use_is_closed_only_after_its_mail(tmp_path: Path) -> None:
-    async with office(tmp_path / "data") as here:
+async def test_a_sender_in_use_is_closed_after_its_mail(tmp_path: Path) -> None:
+    async with sending_account(tmp_path / "data") as here:
         await here.add()
-        providers = Recording(here.app.services.providers)
+        providers = RecordingProviders(here.app.services.providers)
         senders = AccountSenders(replace(here.app.services, providers=providers))
         async with senders.of("work") as old:
             here.app.services.providers.store_secret("work", {"password": "other"})
@@ -104,20 +104,20 @@ async def test_a_sender_in_use_is_closed_only_after_its_mail(tmp_path: Path) -> 
     assert all(sender.is_closed for sender in providers.made)
 
 
-class Recording(NoProviders):
-    """The logins of others, with senders that tell whether they are closed."""
+class RecordingProviders(NoProviders):
+    """Real providers whose senders record whether they are closed."""
 
     def __init__(self, real: Providers) -> None:
         self.login_fingerprint = real.login_fingerprint  # type: ignore[method-assign]
-        self.made: list[Closing] = []
+        self.made: list[RejectingSender] = []
 
     def sender(self, account: Account) -> Sender:
-        self.made.append(Closing())
+        self.made.append(RejectingSender())
         return self.made[-1]
 
 
-class Closing:
-    """A sender that takes nothing."""
+class RejectingSender:
+    """A sender that rejects every mail."""
 
     is_closed = False
 

@@ -1,4 +1,4 @@
-"""A provider that names addresses at other hosts does not get our token sent there."""
+"""Tokens are sent only to the configured provider, even if it names addresses at other hosts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from postroom.providers.web.api import (
 from postroom.providers.web.gmail_client import GmailClient
 from postroom.providers.web.graph_client import GraphClient
 from postroom.providers.web.jmap_client import JmapClient
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 CAPABILITIES = ("urn:ietf:params:jmap:core", "urn:ietf:params:jmap:mail")
 SESSION = {
@@ -35,11 +35,11 @@ REDIRECTS = (301, 302, 303, 307, 308)
 
 
 @dataclass
-class Hosts:
-    """The provider that is set, which answers as it is told, and a host of somebody else."""
+class TwoHosts:
+    """The configured provider, with scripted responses, and a foreign host."""
 
     provider: WebServer
-    thief: WebServer
+    foreign_host: WebServer
 
     @property
     def api(self) -> Api:
@@ -53,11 +53,11 @@ class Hosts:
         )
 
     def spellings(self, path: str) -> list[str]:
-        """Addresses of the other host; some begin like those of the provider."""
-        port = self.thief.url.rpartition(":")[2]
+        """URLs of the foreign host; some begin like those of the provider."""
+        port = self.foreign_host.url.rpartition(":")[2]
         ours = self.provider.url.removeprefix("http://")
         return [
-            f"{self.thief.url}{path}",
+            f"{self.foreign_host.url}{path}",
             f"//127.0.0.1:{port}{path}",
             f"http://localhost:{port}{path}",
             f"HTTP://127.0.0.1:{port}{path}",
@@ -68,23 +68,23 @@ class Hosts:
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[Hosts]:
+def servers() -> Iterator[TwoHosts]:
     everything = {
         "methodResponses": [["Mailbox/get", {"list": []}, "0"]],
         "blobId": "b",
         "value": [],
     }
     with (
-        WebServer(lambda _: Answer(body=everything)) as thief,
-        WebServer(lambda _: Answer(body={})) as provider,
+        WebServer(lambda _: HttpResponse(body=everything)) as foreign_host,
+        WebServer(lambda _: HttpResponse(body={})) as provider,
     ):
-        yield Hosts(provider, thief)
+        yield TwoHosts(provider, foreign_host)
 
 
 @pytest.fixture
-def hosts(servers: Hosts) -> Hosts:
-    servers.provider.asked.clear()
-    servers.thief.asked.clear()
+def hosts(servers: TwoHosts) -> TwoHosts:
+    servers.provider.requests.clear()
+    servers.foreign_host.requests.clear()
     return servers
 
 
@@ -103,25 +103,27 @@ JMAP: dict[str, Callable[[JmapClient], Awaitable[Any]]] = {
 
 @pytest.mark.parametrize("name", JMAP)
 @pytest.mark.parametrize("spelling", range(7))
-async def test_a_jmap_session_that_names_another_host(
-    hosts: Hosts, name: str, spelling: int
+async def test_a_jmap_session_with_urls_of_another_host_is_refused(
+    hosts: TwoHosts, name: str, spelling: int
 ) -> None:
     url = hosts.spellings("/api")[spelling]
-    hosts.provider.answer = lambda _: Answer(body={**SESSION, name: url})
+    hosts.provider.answer = lambda _: HttpResponse(body={**SESSION, name: url})
     client = JmapClient(hosts.api)
     with pytest.raises(ProviderError):
         await JMAP[name](client)
     await client.api.close()
-    assert hosts.thief.asked == []
+    assert hosts.foreign_host.requests == []
 
 
 @pytest.mark.parametrize("status", REDIRECTS)
 @pytest.mark.parametrize("path", ["/.well-known/jmap", "/api", "/blob/a1/b1", "/upload/a1"])
-async def test_a_jmap_server_that_redirects_elsewhere(hosts: Hosts, path: str, status: int) -> None:
-    def answer(asked: Asked) -> Answer:
-        if asked.path == path:
-            return Answer(status, {}, {"Location": hosts.thief.url + "/x"})
-        return Answer(body=SESSION)
+async def test_a_redirect_of_a_jmap_server_is_not_followed(
+    hosts: TwoHosts, path: str, status: int
+) -> None:
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.path == path:
+            return HttpResponse(status, {}, {"Location": hosts.foreign_host.url + "/x"})
+        return HttpResponse(body=SESSION)
 
     hosts.provider.answer = answer
     client = JmapClient(hosts.api)
@@ -131,21 +133,21 @@ async def test_a_jmap_server_that_redirects_elsewhere(hosts: Hosts, path: str, s
         except (ProviderError, LookupError, AttributeError, TypeError):
             continue
     await client.api.close()
-    assert hosts.thief.asked == []
-    assert path in {asked.path for asked in hosts.provider.asked}
+    assert hosts.foreign_host.requests == []
+    assert path in {request.path for request in hosts.provider.requests}
 
 
-async def test_a_jmap_session_of_its_own_host_gets_the_token(hosts: Hosts) -> None:
-    def answer(asked: Asked) -> Answer:
+async def test_a_jmap_session_of_its_own_host_gets_the_token(hosts: TwoHosts) -> None:
+    def answer(request: HttpRequest) -> HttpResponse:
         session = {**SESSION, "apiUrl": hosts.provider.url + "/api"}
         responses = {"methodResponses": [["Mailbox/get", {"list": [1]}, "0"]]}
-        return Answer(body=responses if asked.path == "/api" else session)
+        return HttpResponse(body=responses if request.path == "/api" else session)
 
     hosts.provider.answer = answer
     client = JmapClient(hosts.api)
     assert {"list": [1]} == await client.call("Mailbox/get", {})
     await client.api.close()
-    said = {asked.headers.get("authorization") for asked in hosts.provider.asked}
+    said = {request.headers.get("authorization") for request in hosts.provider.requests}
     assert {"Bearer canary-token"} == said
 
 
@@ -156,49 +158,55 @@ async def read_delta(client: GraphClient, link: str | None) -> None:
 
 @pytest.mark.parametrize("spelling", range(7))
 @pytest.mark.parametrize("link", ["@odata.nextLink", "@odata.deltaLink"])
-async def test_lists_of_graph_that_go_on_elsewhere(hosts: Hosts, link: str, spelling: int) -> None:
+async def test_next_links_of_graph_to_another_host_are_refused(
+    hosts: TwoHosts, link: str, spelling: int
+) -> None:
     url = hosts.spellings("/v1.0/me/mailFolders")[spelling]
-    hosts.provider.answer = lambda _: Answer(body={"value": [], link: url})
+    hosts.provider.answer = lambda _: HttpResponse(body={"value": [], link: url})
     client = GraphClient(hosts.api)
     with pytest.raises(ProviderError):
         await read_delta(client, None)
     if link == "@odata.nextLink":
         with pytest.raises(ProviderError):
             await client.folders()
-    with pytest.raises(ProviderError):  # as a checkpoint of an older version may have it
+    with pytest.raises(ProviderError):  # as in a checkpoint of an older version
         await read_delta(client, url)
     await client.api.close()
-    assert hosts.thief.asked == []
+    assert hosts.foreign_host.requests == []
 
 
 FILE = {"name": "a.txt", "contentType": "text/plain"}
 
 
 @pytest.mark.parametrize("spelling", range(7))
-async def test_an_upload_of_graph_goes_to_no_other_host(hosts: Hosts, spelling: int) -> None:
+async def test_an_upload_to_graph_goes_to_no_other_host(hosts: TwoHosts, spelling: int) -> None:
     url = hosts.spellings("/upload")[spelling]
-    hosts.provider.answer = lambda _: Answer(body={"uploadUrl": url})
+    hosts.provider.answer = lambda _: HttpResponse(body={"uploadUrl": url})
     client = GraphClient(hosts.api)
     with pytest.raises(ProviderError):
         await client.attach("m1", FILE, b"content")
     await client.api.close()
-    assert hosts.thief.asked == []
+    assert hosts.foreign_host.requests == []
 
 
-async def test_an_upload_of_graph_is_without_the_token(hosts: Hosts) -> None:
-    hosts.provider.answer = lambda _: Answer(body={"uploadUrl": hosts.provider.url + "/upload"})
+async def test_an_upload_to_graph_has_no_token(hosts: TwoHosts) -> None:
+    hosts.provider.answer = lambda _: HttpResponse(
+        body={"uploadUrl": hosts.provider.url + "/upload"}
+    )
     client = GraphClient(hosts.api)
     await client.attach("m1", FILE, b"content")
     await client.api.close()
-    session, upload = hosts.provider.asked
+    session, upload = hosts.provider.requests
     assert "authorization" in session.headers
     assert ("PUT", "/upload", b"content") == (upload.method, upload.path, upload.body)
     assert "authorization" not in upload.headers
 
 
 @pytest.mark.parametrize("status", REDIRECTS)
-async def test_no_provider_sends_us_elsewhere_by_a_redirect(hosts: Hosts, status: int) -> None:
-    hosts.provider.answer = lambda _: Answer(status, {}, {"Location": hosts.thief.url + "/x"})
+async def test_no_redirect_of_a_provider_is_followed(hosts: TwoHosts, status: int) -> None:
+    hosts.provider.answer = lambda _: HttpResponse(
+        status, {}, {"Location": hosts.foreign_host.url + "/x"}
+    )
     gmail, graph = GmailClient(hosts.api), GraphClient(hosts.api)
     for ask in (gmail.profile, gmail.labels, graph.me, graph.folders):
         try:
@@ -207,7 +215,7 @@ async def test_no_provider_sends_us_elsewhere_by_a_redirect(hosts: Hosts, status
             continue
     await gmail.api.close()
     await graph.api.close()
-    assert hosts.thief.asked == []
+    assert hosts.foreign_host.requests == []
 
 
 FASTMAIL, MICROSOFT = "https://api.fastmail.com", "https://graph.microsoft.com/v1.0"
@@ -223,7 +231,7 @@ FASTMAIL, MICROSOFT = "https://api.fastmail.com", "https://graph.microsoft.com/v
         "https://phl-www.fastmailusercontent.com/jmap/download/u1/b1/x",
     ],
 )
-def test_hosts_that_fastmail_uses(url: str) -> None:
+def test_hosts_of_fastmail_are_accepted(url: str) -> None:
     assert str(check_url(url, FASTMAIL, TOKEN_HOSTS))
 
 
@@ -251,12 +259,12 @@ def test_hosts_that_fastmail_uses(url: str) -> None:
         "x",
     ],
 )
-def test_hosts_that_are_not_fastmails(url: str) -> None:
+def test_other_hosts_are_not_accepted_for_fastmail(url: str) -> None:
     with pytest.raises(ProviderError):
         check_url(url, FASTMAIL, TOKEN_HOSTS)
 
 
-def test_microsoft_takes_uploads_elsewhere_and_nothing_else() -> None:
+def test_only_uploads_of_microsoft_use_another_host() -> None:
     upload = "https://outlook.office.com/api/v2.0/Users('u')/Messages('m')/AttachmentSessions('s')"
     assert "outlook.office.com" == check_url(upload, MICROSOFT, UPLOAD_HOSTS).host
     with pytest.raises(ProviderError):

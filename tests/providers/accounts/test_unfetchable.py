@@ -1,4 +1,4 @@
-"""A mail that its provider does not give out stops no other, and comes once it can be had."""
+"""A mail that its provider cannot return blocks no other, and is fetched once it is available."""
 
 from __future__ import annotations
 
@@ -22,71 +22,79 @@ from postroom.model.view import EVERYTHING
 from postroom.pipeline import pull
 from postroom.pipeline.pull import AccountIngest, RemoteMail
 from tests.mails import mail
-from tests.providers.accounts.conftest import Desk, open_desk
-from tests.providers.accounts.test_nonsense import JmapWorld
-from tests.providers.accounts.worlds import GmailWorld, GraphWorld, ImapWorld, World, open_world
+from tests.providers.accounts.conftest import SyncedAccount, add_synced_account
+from tests.providers.accounts.remote_mailboxes import (
+    GmailRemote,
+    GraphRemote,
+    ImapRemote,
+    RemoteMailbox,
+    open_remote,
+)
+from tests.providers.accounts.test_malformed_responses import JmapRemote
 from tests.servers.gmail import Gmail
 from tests.servers.graph import Graph
 from tests.servers.jmap_events import JmapEvents
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 MB = 2**20
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @dataclass
-class Keeper:
-    """Answers for a server, and keeps the mail named *Bad* to itself while it *is_shut*."""
+class WithholdingServer:
+    """Passes on responses, and withholds the mail with the subject *Bad* while *is_shut*."""
 
-    answer: Callable[[Asked], Answer]
+    answer: Callable[[HttpRequest], HttpResponse]
     status: int
     is_shut: bool = True
     is_down: bool = False
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[HttpRequest] = field(default_factory=list)
 
-    def __call__(self, asked: Asked) -> Answer:
-        answer = self.answer(asked)
-        self.asked.append(asked)
-        if self.is_down and "/messages/AAk" in asked.path:
-            return Answer(500, {"error": {"code": "InternalServerError"}})
-        if self.is_shut and b"Subject: Bad" in _content(asked, answer):
-            return Answer(self.status, {"error": {"code": "ErrorMimeContentConversionFailed"}})
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        answer = self.answer(request)
+        self.requests.append(request)
+        if self.is_down and "/messages/AAk" in request.path:
+            return HttpResponse(500, {"error": {"code": "InternalServerError"}})
+        if self.is_shut and b"Subject: Bad" in _content(request, answer):
+            return HttpResponse(
+                self.status, {"error": {"code": "ErrorMimeContentConversionFailed"}}
+            )
         return answer
 
 
-def _content(asked: Asked, answer: Answer) -> bytes:
+def _content(request: HttpRequest, answer: HttpResponse) -> bytes:
     body = answer.body if isinstance(answer.body, bytes) else b""
-    if asked.query.get("format") == "raw":
+    if request.query.get("format") == "raw":
         return urlsafe_b64decode(json.loads(body)["raw"] + "==")
-    return body if asked.path.endswith("$value") or asked.path.startswith("/blob/") else b""
+    return body if request.path.endswith("$value") or request.path.startswith("/blob/") else b""
 
 
 @contextmanager
-def keeping(kind: str, status: int) -> Iterator[tuple[World, Keeper]]:
-    """A mailbox at a provider that keeps one mail to itself."""
+def withholding_remote(kind: str, status: int) -> Iterator[tuple[RemoteMailbox, WithholdingServer]]:
+    """A remote mailbox whose provider withholds one mail."""
     if kind == "fastmail":
         jmap = JmapEvents()
-        keeper = Keeper(jmap._answer, status)
-        jmap.web = WebServer(keeper)
+        withholding = WithholdingServer(jmap._answer, status)
+        jmap.web = WebServer(withholding)
         with jmap:
-            yield JmapWorld(jmap), keeper
+            yield JmapRemote(jmap), withholding
         return
     server: Graph | Gmail = Graph() if kind == "outlook" else Gmail()
-    keeper = Keeper(server._answer, status)
-    server.web = WebServer(keeper)
+    withholding = WithholdingServer(server._answer, status)
+    server.web = WebServer(withholding)
     with server:
-        yield GraphWorld(server) if isinstance(server, Graph) else GmailWorld(server), keeper
+        yield GraphRemote(server) if isinstance(server, Graph) else GmailRemote(server), withholding
 
 
 @asynccontextmanager
-async def desk_at(world: World, folder: Path) -> AsyncIterator[Desk]:
-    values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **world.settings}
+async def synced_account_at(remote: RemoteMailbox, folder: Path) -> AsyncIterator[SyncedAccount]:
+    values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **remote.settings}
     async with open_app(read_settings(values).settings) as app:
-        yield await open_desk(app, world)
+        yield await add_synced_account(app, remote)
 
 
-async def subjects(desk: Desk) -> set[str]:
-    return {row.subject for row in await desk.rows()}
+async def subjects(synced: SyncedAccount) -> set[str]:
+    return {row.subject for row in await synced.rows()}
 
 
 @pytest.mark.parametrize(
@@ -100,84 +108,86 @@ async def subjects(desk: Desk) -> set[str]:
         ("fastmail", 404),
     ],
 )
-async def test_a_mail_that_cannot_be_fetched_stops_no_other(
+async def test_an_unfetchable_mail_does_not_block_others(
     tmp_path: Path, kind: str, status: int
 ) -> None:
-    with keeping(kind, status) as (world, keeper):
-        async with desk_at(world, tmp_path) as desk:
+    with withholding_remote(kind, status) as (remote, withholding):
+        async with synced_account_at(remote, tmp_path) as synced:
             for subject in ("Before", "Bad", "After"):
-                world.deliver(mail(subject))
-            await desk.sync()
-            world.deliver(mail("Later"))
-            await desk.sync()
+                remote.deliver(mail(subject))
+            await synced.sync()
+            remote.deliver(mail("Later"))
+            await synced.sync()
 
-            assert {"Before", "After", "Later"} == await subjects(desk)
-            assert 1 == desk.app.services.counts["sync_skipped"]
-            (account,) = (await desk.app.services.store.accounts(EVERYTHING, Slice(limit=1))).rows
+            assert {"Before", "After", "Later"} == await subjects(synced)
+            assert 1 == synced.app.services.counts["sync_skipped"]
+            (account,) = (await synced.app.services.store.accounts(EVERYTHING, Slice(limit=1))).rows
             assert "ready" == account.state
 
-            keeper.is_shut = False
-            await desk.sync()
-            assert {"Before", "Bad", "After", "Later"} == await subjects(desk)
-            assert () == await desk.app.services.store.unfetched("work")
+            withholding.is_shut = False
+            await synced.sync()
+            assert {"Before", "Bad", "After", "Later"} == await subjects(synced)
+            assert () == await synced.app.services.store.unfetched("work")
 
 
 @pytest.mark.parametrize("kind", ["outlook", "gmail"])
-async def test_a_mail_that_is_not_even_described_stops_no_other(tmp_path: Path, kind: str) -> None:
-    with keeping(kind, 400) as (world, keeper):
-        async with desk_at(world, tmp_path) as desk:
+async def test_a_mail_without_metadata_does_not_block_others(tmp_path: Path, kind: str) -> None:
+    with withholding_remote(kind, 400) as (remote, withholding):
+        async with synced_account_at(remote, tmp_path) as synced:
             for subject in ("Before", "Bad", "After"):
-                world.deliver(mail(subject))
-            await desk.sync()
-            (one,) = await desk.app.services.store.unfetched("work")
-            answer = keeper.answer
+                remote.deliver(mail(subject))
+            await synced.sync()
+            (one,) = await synced.app.services.store.unfetched("work")
+            answer = withholding.answer
 
-            def refuse(asked: Asked) -> Answer:
-                is_bad = asked.path.endswith(f"/messages/{one.ref.key}")
-                return Answer(400, {"error": {"code": "ErrorX"}}) if is_bad else answer(asked)
+            def refuse(request: HttpRequest) -> HttpResponse:
+                is_bad = request.path.endswith(f"/messages/{one.ref.key}")
+                return (
+                    HttpResponse(400, {"error": {"code": "ErrorX"}}) if is_bad else answer(request)
+                )
 
-            keeper.answer = refuse
-            world.deliver(mail("Later"))
-            await desk.sync()
-            assert {"Before", "After", "Later"} == await subjects(desk)
-            (again,) = await desk.app.services.store.unfetched("work")
+            withholding.answer = refuse
+            remote.deliver(mail("Later"))
+            await synced.sync()
+            assert {"Before", "After", "Later"} == await subjects(synced)
+            (again,) = await synced.app.services.store.unfetched("work")
             assert (one.ref, one.attempts + 1) == (again.ref, again.attempts)
 
-            keeper.answer, keeper.is_shut = answer, False
-            await desk.sync()
-            assert {"Before", "Bad", "After", "Later"} == await subjects(desk)
+            withholding.answer, withholding.is_shut = answer, False
+            await synced.sync()
+            assert {"Before", "Bad", "After", "Later"} == await subjects(synced)
 
 
 def shut(file: Path) -> None:
-    """Let nobody read a file; as root, Dovecot reads as another user."""
+    """Make a file unreadable for Dovecot, which reads as another user if started by root."""
     file.chmod(0)
     if os.getuid() == 0:
         os.chown(file, 0, 0)
 
 
-async def test_a_file_that_the_imap_server_cannot_read_stops_no_other(tmp_path: Path) -> None:
-    async with open_world("imap") as world:
-        assert isinstance(world, ImapWorld)
-        async with desk_at(world, tmp_path) as desk:
+async def test_an_unreadable_file_of_the_imap_server_does_not_block_others(tmp_path: Path) -> None:
+    async with open_remote("imap") as remote:
+        assert isinstance(remote, ImapRemote)
+        async with synced_account_at(remote, tmp_path) as synced:
             for subject in ("Before", "Bad", "After"):
-                world.deliver(mail(subject))
+                remote.deliver(mail(subject))
             (file,) = [
                 path
-                for path in world.home.rglob("*")
+                for path in remote.home.rglob("*")
                 if path.is_file() and b"Subject: Bad" in path.read_bytes()
             ]
             shut(file)
-            await desk.sync()
+            await synced.sync()
 
-            assert {"Before", "After"} == await subjects(desk)
-            (moved,) = world.home.rglob(f"{file.name.partition(',')[0]}*")
+            assert {"Before", "After"} == await subjects(synced)
+            (moved,) = remote.home.rglob(f"{file.name.partition(',')[0]}*")
             moved.chmod(0o666)
-            await desk.sync()
-            assert {"Before", "Bad", "After"} == await subjects(desk)
+            await synced.sync()
+            assert {"Before", "Bad", "After"} == await subjects(synced)
 
 
 @pytest.mark.parametrize("kind", ["outlook", "gmail"])
-async def test_large_mails_are_not_in_memory_together(
+async def test_large_mails_are_fetched_one_at_a_time(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[int] = []
@@ -189,33 +199,33 @@ async def test_large_mails_are_not_in_memory_together(
 
     monkeypatch.setattr(AccountIngest, "store", counted)
     monkeypatch.setattr(pull, "BATCH_BYTES", MB)
-    with keeping(kind, 500) as (world, keeper):
-        async with desk_at(world, tmp_path) as desk:
+    with withholding_remote(kind, 500) as (remote, withholding):
+        async with synced_account_at(remote, tmp_path) as synced:
             for number in range(4):
-                world.deliver(mail(f"Large {number}", text="word " * (MB // 5)))
-            world.deliver(mail("Small"))
-            await desk.sync()
+                remote.deliver(mail(f"Large {number}", text="word " * (MB // 5)))
+            remote.deliver(mail("Small"))
+            await synced.sync()
 
-            assert 5 == len(await desk.rows())
+            assert 5 == len(await synced.rows())
             assert max(kept) < 2 * MB
             if kind == "gmail":
-                forms = [a.query["format"] for a in keeper.asked if "format" in a.query]
-                # The small one is read at once, the large ones first say how large they are.
+                forms = [a.query["format"] for a in withholding.requests if "format" in a.query]
+                # The small one is read at once; of the large ones, the size is read first.
                 assert (5, 4) == (forms.count("raw"), forms.count("minimal"))
 
 
-async def test_a_provider_that_is_down_keeps_no_mail_from_us(tmp_path: Path) -> None:
-    with keeping("outlook", 500) as (world, keeper):
-        async with desk_at(world, tmp_path) as desk:
-            world.deliver(mail("Bad"))
-            keeper.is_down = True
+async def test_mail_is_fetched_once_a_failing_provider_recovers(tmp_path: Path) -> None:
+    with withholding_remote("outlook", 500) as (remote, withholding):
+        async with synced_account_at(remote, tmp_path) as synced:
+            remote.deliver(mail("Bad"))
+            withholding.is_down = True
             with pytest.raises(ProviderError):
-                await desk.sync()
-            assert () == await desk.app.services.store.unfetched("work")
+                await synced.sync()
+            assert () == await synced.app.services.store.unfetched("work")
 
-            keeper.is_down = keeper.is_shut = False
-            await desk.sync()
-            assert {"Bad"} == await subjects(desk)
+            withholding.is_down = withholding.is_shut = False
+            await synced.sync()
+            assert {"Bad"} == await subjects(synced)
 
 
 def test_unfetched_messages_are_retried_with_growing_intervals() -> None:

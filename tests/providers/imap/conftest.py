@@ -12,19 +12,19 @@ from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.providers.imap.live import ImapAccounts
 from tests.servers.cyrus import Cyrus
 from tests.servers.dovecot import PASSWORD, Dovecot
-from tests.servers.outside import Outside, Server, outside
+from tests.servers.imaplib_client import ImaplibMailbox, ImapServer, imaplib_mailbox
 
 AS_ROOT = pytest.mark.may_skip("Cyrus starts only as root")
 
 
-def account(server: Server, user: str = "alice", **changes: object) -> ImapAccount:
-    """A login at a real server, over TLS that is verified."""
+def account(server: ImapServer, user: str = "alice", **changes: object) -> ImapAccount:
+    """A login at a real server, over verified TLS."""
     given = {"port": server.imaps, "ca_file": server.certificate, **changes}
     return ImapAccount("default", "127.0.0.1", user, PASSWORD, **given)  # type: ignore[arg-type]
 
 
 def local(port: int, **changes: object) -> ImapAccount:
-    """A login at a server of ours, in the clear."""
+    """A login at a scripted server, without TLS."""
     given = {"port": port, "security": "none", **changes}
     return ImapAccount("default", "127.0.0.1", "ana", "s3cret", **given)  # type: ignore[arg-type]
 
@@ -33,7 +33,7 @@ def local(port: int, **changes: object) -> ImapAccount:
 async def connected(
     *accounts: ImapAccount, timeouts: ImapTimeouts | None = None
 ) -> AsyncIterator[ImapAccounts]:
-    """Live accounts that are left in the end."""
+    """Live accounts that are closed at the end."""
     live = ImapAccounts(accounts, timeouts or ImapTimeouts(), is_write_enabled=True)
     try:
         yield live
@@ -56,20 +56,20 @@ def cyrus() -> Iterator[Cyrus]:
 
 
 @pytest.fixture(params=["dovecot", pytest.param("cyrus", marks=AS_ROOT)])
-def server(request: pytest.FixtureRequest) -> Server:
-    """What holds for one server holds for another."""
-    found: Server = request.getfixturevalue(request.param)
+def server(request: pytest.FixtureRequest) -> ImapServer:
+    """Every server passes the same tests."""
+    found: ImapServer = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
-def box(server: Server) -> Iterator[Outside]:
-    """A mailbox of the test's own."""
-    with outside(server, "alice") as opened:
+def box(server: ImapServer) -> Iterator[ImaplibMailbox]:
+    """A mailbox for one test."""
+    with imaplib_mailbox(server, "alice") as opened:
         yield opened
 
 
 @pytest.fixture
-async def live(server: Server) -> AsyncIterator[ImapAccounts]:
+async def live(server: ImapServer) -> AsyncIterator[ImapAccounts]:
     async with connected(account(server)) as accounts:
         yield accounts

@@ -1,4 +1,4 @@
-"""How much memory something takes at its height."""
+"""Peak memory of a block of code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _kilobytes(name: str) -> int:
 def growth_below(most_bytes: int) -> Iterator[None]:
     """Fail if the process takes this much more memory while the block runs."""
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # the height is measured from here on
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _kilobytes("VmRSS")
     yield
     grown = (_kilobytes("VmHWM") - before) * 1024

@@ -1,4 +1,4 @@
-"""One call is one command, whatever is in it."""
+"""Each call makes exactly one IMAP command, whatever its arguments contain."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PIECES = (*NASTY, "x", "1 OR ALL", "(", ")", "~", "\t", "\x1b", "\x80", "\ufeff"
 
 
 def is_one_command(data: bytes) -> bool:
-    """Read as a strict server does: one line, with literals skipped by their length."""
+    """Parse as a strict server does: one line, with literals skipped by their length."""
     at = 0
     while True:
         end = data.find(b"\r\n", at)
@@ -72,7 +72,7 @@ def is_one_command(data: bytes) -> bool:
         at = end + 2 + int(literal[1])
 
 
-def test_half_a_million_texts_make_one_command_each_or_none():
+def test_half_a_million_texts_make_at_most_one_command_each():
     chance = random.Random(11)
     makers: tuple[Callable[[str], object], ...] = (
         search_text,
@@ -112,7 +112,7 @@ ALLOWED = re.compile(
 
 
 @pytest.mark.parametrize("what", SAYS)
-async def test_a_server_is_told_only_what_we_meant(what):
+async def test_a_server_receives_only_the_intended_commands(what):
     async with (
         scripted(mailboxes={b"INBOX": mails(3)}) as server,
         connected(local(server.port)) as live,
@@ -131,13 +131,13 @@ async def test_a_server_is_told_only_what_we_meant(what):
 @pytest.mark.parametrize(
     "name", ["INBOX", "a/b", "R&D", "Entwürfe", "日本語/x", "😀", "~peter", "&"]
 )
-def test_names_survive_the_way_there_and_back(name):
+def test_mailbox_names_survive_encoding_and_decoding(name):
     assert name == decode_name(encode_name(name).encode())
     assert encode_name(name).isascii()
 
 
 @pytest.mark.parametrize("wire", [b"&bad", b"&2D3-", b"a&", b"&AGE-", b"\xff", b"&ZeVnLIqe"])
-def test_a_name_that_is_no_utf7_is_shown_as_it_is_and_found_again(wire):
+def test_a_name_that_is_not_utf7_is_shown_unchanged_and_found_again(wire):
     shown = decode_name(wire)
 
     assert shown.encode() in name_encodings(shown, is_utf8=False) or b"\xff" in wire
@@ -150,7 +150,7 @@ def test_uids_become_short_sets():
     assert 10_000 == sum(part.count(b",") + 1 for part in sets)
 
 
-async def test_a_plain_name_goes_without_quotes_and_others_with():
+async def test_only_names_with_special_characters_are_quoted():
     names = {b"INBOX": mails(1), b"With space": mails(1)}
     async with (
         scripted(mailboxes=names) as server,
@@ -164,7 +164,7 @@ async def test_a_plain_name_goes_without_quotes_and_others_with():
     assert [b"EXAMINE INBOX", b'EXAMINE "With space"'] == examined
 
 
-async def test_a_charset_is_named_only_when_a_text_needs_one():
+async def test_a_charset_is_sent_only_when_a_text_needs_one():
     async with (
         scripted() as server,
         connected(local(server.port)) as live,
@@ -177,8 +177,8 @@ async def test_a_charset_is_named_only_when_a_text_needs_one():
     assert [False, True] == [b"CHARSET UTF-8" in line for line in searches]
 
 
-class Recorder(asyncio.Transport):
-    """A transport that goes nowhere and keeps what it was to send."""
+class RecordingTransport(asyncio.Transport):
+    """A transport that records what would be sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,9 +192,9 @@ class Recorder(asyncio.Transport):
         pass
 
 
-async def test_commands_that_are_started_together_travel_together():
-    """Two packets would let a slow line count two round trips."""
-    line, connection = Recorder(), Connection(socket_s=60)
+async def test_concurrent_commands_are_sent_in_one_packet():
+    """With two packets, a slow connection would need two round trips."""
+    line, connection = RecordingTransport(), Connection(socket_s=60)
     connection.connection_made(line)
     connection.data_received(b"* OK ready\r\n")
     client = Client(connection)

@@ -1,6 +1,6 @@
-"""Connections that end at the worst moment: nothing is lost, nothing doubled, nothing half.
+"""Broken connections: nothing is lost, duplicated or returned incomplete.
 
-`CUTS=2000 pytest tests/providers/imap/test_cuts.py` cuts at that many places.
+`CUTS=2000 pytest tests/providers/imap/test_cuts.py` cuts at that many offsets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from postroom.providers.imap.responses import Row
 from tests.mails import mail
 from tests.providers.imap.conftest import account, connected, local
 from tests.servers.imap_script import HEADER, mails, scripted
-from tests.servers.outside import outside
+from tests.servers.imaplib_client import imaplib_mailbox
 from tests.servers.proxy import Proxy, proxied
 
 ALL = ImapCriteria()
@@ -37,8 +37,8 @@ SIZE = 50
 CUTS = int(os.environ.get("CUTS", "200"))
 
 
-class Page:
-    """A page of a mailbox, gone on with where a connection was lost."""
+class PageReader:
+    """Reads a page of a mailbox, and continues after a lost connection."""
 
     def __init__(self, mailbox: str) -> None:
         self.mailbox = mailbox
@@ -65,27 +65,27 @@ async def behind_a_proxy(port: int) -> AsyncIterator[tuple[Proxy, ImapAccounts]]
 
 async def bytes_of_a_page(proxy: Proxy, live: ImapAccounts) -> int:
     proxy.reset()
-    page = Page("INBOX")
+    page = PageReader("INBOX")
     async with live.fresh_session("default") as session:
         await page.read(session)
     assert SIZE == len(page.rows)
     return proxy.bytes_from_server
 
 
-async def test_a_connection_cut_anywhere_is_made_again_and_gone_on_with():
+async def test_a_connection_cut_at_any_offset_is_replaced_and_reading_continues():
     boxes = {b"INBOX": mails(SIZE)}
     async with scripted(mailboxes=boxes) as server, behind_a_proxy(server.port) as (proxy, live):
         size = await bytes_of_a_page(proxy, live)
         for offset in range(1, size, max(1, size // CUTS)):
-            await leave(live)
+            await close_connections(live)
             proxy.cut_after, proxy.cuts = offset, 1
-            page = Page("INBOX")
+            page = PageReader("INBOX")
             await live.read("default", page.read)
             assert set(range(1, SIZE + 1)) == set(page.rows), offset
 
 
-class RequestQueue(asyncio.Transport):
-    """A transport that goes nowhere."""
+class NullTransport(asyncio.Transport):
+    """A transport that discards everything."""
 
     def write(self, data: object) -> None:
         pass
@@ -94,7 +94,7 @@ class RequestQueue(asyncio.Transport):
         pass
 
 
-async def test_a_fetch_cut_at_any_of_two_thousand_places_gives_whole_rows_only():
+async def test_a_fetch_cut_at_any_offset_returns_complete_rows_only():
     literal = HEADER % 1 + b"\r\n"
     row = b"* %d FETCH (UID %d FLAGS (\\Seen) BODY[HEADER]<0> {%d}\r\n%s)\r\n"
     rows = [row % (n, n, len(literal), literal) for n in range(1, SIZE + 1)]
@@ -103,7 +103,7 @@ async def test_a_fetch_cut_at_any_of_two_thousand_places_gives_whole_rows_only()
     for offset in offsets:
         got: list[Row] = []
         connection = Connection(socket_s=5)
-        connection.connection_made(RequestQueue())
+        connection.connection_made(NullTransport())
         connection.data_received(b"* OK ready\r\n")
         fetching = asyncio.ensure_future(
             Client(connection).fetch(range(1, SIZE + 1), b"UID", got.append)
@@ -121,21 +121,21 @@ async def test_a_fetch_cut_at_any_of_two_thousand_places_gives_whole_rows_only()
     assert len(offsets) >= 2_000
 
 
-async def leave(live: ImapAccounts) -> None:
-    """Forget every connection, so that the next one is new."""
+async def close_connections(live: ImapAccounts) -> None:
+    """Close every connection, so that the next one is new."""
     for pool in live._pools.values():
         for client, _ in pool._idle:
             client.connection.close("left")
 
 
-async def test_a_line_that_is_cut_again_and_again_is_an_error_with_what_came_so_far():
+async def test_repeated_cuts_are_an_error_with_the_rows_so_far():
     boxes = {b"INBOX": mails(SIZE)}
     async with scripted(mailboxes=boxes) as server, behind_a_proxy(server.port) as (proxy, live):
         size = await bytes_of_a_page(proxy, live)
         for offset in range(10, size, size // 60):
-            await leave(live)
+            await close_connections(live)
             proxy.cut_after, proxy.cuts = offset, 1_000_000
-            page = Page("INBOX")
+            page = PageReader("INBOX")
             with suppress(ProviderError):
                 await live.read("default", page.read)
             for row in page.rows.values():
@@ -143,27 +143,27 @@ async def test_a_line_that_is_cut_again_and_again_is_an_error_with_what_came_so_
                 assert b"Hello %d\r\n" % row.uid in row.header
 
 
-async def test_cuts_between_us_and_a_real_server(dovecot):
-    with outside(dovecot, "alice") as box:
+async def test_cuts_with_a_real_server(dovecot):
+    with imaplib_mailbox(dovecot, "alice") as box:
         for number in range(SIZE):
             box.append(mail(f"Mail {number}"))
         given = account(dovecot)
         async with proxied(dovecot.imaps) as proxy:
             object.__setattr__(given, "port", proxy.port)
             async with connected(given) as live:
-                whole = Page(box.name)
+                whole = PageReader(box.name)
                 async with live.fresh_session("default") as session:
                     await whole.read(session)
                 size = proxy.bytes_from_server
                 for offset in range(1, size, size // 40):
-                    await leave(live)
+                    await close_connections(live)
                     proxy.cut_after, proxy.cuts = offset, 1
-                    page = Page(box.name)
+                    page = PageReader(box.name)
                     await live.read("default", page.read)
                     assert whole.rows == page.rows
 
 
-async def test_a_warm_connection_that_died_unnoticed_is_replaced(monkeypatch):
+async def test_an_idle_connection_that_died_is_replaced(monkeypatch):
     monkeypatch.setattr("postroom.providers.imap.pool.STALE_S", 0.0)
     monkeypatch.setattr("postroom.providers.imap.pool.FIRST_RESPONSE_S", 0.2)
     async with scripted() as server, behind_a_proxy(server.port) as (proxy, live):
@@ -176,7 +176,7 @@ async def test_a_warm_connection_that_died_unnoticed_is_replaced(monkeypatch):
     assert first == again
 
 
-async def test_a_line_that_falls_silent_is_a_time_out():
+async def test_a_stalled_connection_times_out():
     quick = ImapTimeouts(socket_s=2)
     async with (
         scripted(mailboxes={b"INBOX": mails(SIZE)}) as server,
@@ -184,21 +184,21 @@ async def test_a_line_that_falls_silent_is_a_time_out():
         connected(local(proxy.port), timeouts=quick) as live,
     ):
         proxy.stall_after = 2_000
-        page = Page("INBOX")
+        page = PageReader("INBOX")
         with pytest.raises(ProviderTimeout):
             await live.read("default", page.read)
 
     assert 0 < len(page.rows) < SIZE
 
 
-async def test_a_slow_line_only_takes_longer():
+async def test_a_slow_connection_only_takes_longer():
     async with (
         scripted(mailboxes={b"INBOX": mails(5)}) as server,
         proxied(server.port) as proxy,
         connected(local(proxy.port)) as live,
     ):
         proxy.bytes_per_s, proxy.round_trip_s = 20_000.0, 0.05
-        page = Page("INBOX")
+        page = PageReader("INBOX")
         await live.read("default", page.read)
 
     assert {1, 2, 3, 4, 5} == set(page.rows)

@@ -1,4 +1,4 @@
-"""Servers that mean harm: typed errors, little memory, and no hanging."""
+"""Hostile servers: typed errors, bounded memory, and no hanging."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from postroom.providers.imap.responses import MailboxStatus, NewUid, SearchResul
 from postroom.providers.imap.syntax import Framer
 from tests.providers.imap.conftest import connected, local
 from tests.providers.imap.memory import MB, growth_below
-from tests.servers.imap_script import WatchedEvent, scripted
+from tests.servers.imap_script import ImapCommand, scripted
 from tests.servers.proxy import proxied
 
 AT = ImapLocator("default", "INBOX", 7, 1)
@@ -27,8 +27,8 @@ PLAIN = "IMAP4rev1 LITERAL+"
 QUICK = ImapTimeouts(connect_s=2, greeting_s=0.3, socket_s=0.3)
 
 
-async def ask_everything(session: ImapSession) -> None:
-    """What the tools ask of a server when they read."""
+async def read_everything(session: ImapSession) -> None:
+    """All requests that the tools make when they read."""
     await session.mailboxes()
     found = await session.find("INBOX", ImapCriteria(subject="Hello"), limit=5, max_matches=20_000)
     rows: dict[int, ImapSummary] = {}
@@ -49,7 +49,7 @@ def many(line: bytes, count: int) -> Iterator[bytes]:
     yield b"{tag} OK done\r\n"
 
 
-def deep(told: WatchedEvent) -> bytes:
+def deep(command: ImapCommand) -> bytes:
     nested = b"(" * 10_000 + b'"TEXT"' + b")" * 10_000
     row = b"* 1 FETCH (UID 1 FLAGS () BODYSTRUCTURE %s)\r\n" % nested
     return row + b"{tag} OK\r\n"
@@ -103,24 +103,24 @@ async def test_a_hostile_server_gets_a_typed_error_and_little_memory(name):
         connected(local(server.port), timeouts=QUICK) as live,
     ):
         with growth_below(64 * MB), suppress(MailError):
-            await live.read("default", ask_everything)
+            await live.read("default", read_everything)
 
     assert server.lines
 
 
-async def test_what_cannot_be_read_is_said():
+async def test_an_unreadable_reply_is_reported():
     replies = {"LIST": b"* LIST () {4294967295}\r\nxxxx"}
     async with scripted(replies=replies) as server, connected(local(server.port)) as live:
         with pytest.raises(ProviderError, match="a literal of 4294967295 bytes") as error:
-            await live.read("default", ask_everything)
+            await live.read("default", read_everything)
 
     assert not error.value.retryable
 
 
-async def test_a_structure_that_makes_no_sense_does_not_hide_the_message():
-    def fetch(told: WatchedEvent) -> bytes:
-        if b"BODYSTRUCTURE" in told.rest:
-            return deep(told)
+async def test_an_invalid_structure_does_not_hide_the_message():
+    def fetch(command: ImapCommand) -> bytes:
+        if b"BODYSTRUCTURE" in command.rest:
+            return deep(command)
         return b"* 1 FETCH (UID 1 FLAGS () BODY[HEADER]<0> {4}\r\na\r\n\r)\r\n{tag} OK\r\n"
 
     async with (
@@ -143,13 +143,13 @@ async def test_a_structure_that_makes_no_sense_does_not_hide_the_message():
     ],
     ids=["greeting", "login", "command", "literal"],
 )
-async def test_silence_ends_in_a_time_out(options):
+async def test_a_silent_server_times_out(options):
     async with scripted(**options) as server, connected(local(server.port), timeouts=QUICK) as live:
         with pytest.raises(ProviderTimeout):
-            await live.read("default", ask_everything)
+            await live.read("default", read_everything)
 
 
-async def test_a_drip_of_bytes_does_not_keep_a_command_alive(monkeypatch):
+async def test_slow_bytes_do_not_extend_the_timeout_of_a_command(monkeypatch):
     replies = {"LIST": b"* LIST () NIL x\r\n" * 1000 + b"{tag} OK\r\n"}
     async with (
         scripted(replies=replies) as server,
@@ -196,7 +196,7 @@ TRANSCRIPT = (
 
 
 def mutated(seed: int) -> bytes:
-    """The transcript with some bytes changed, cut, doubled or moved."""
+    """The transcript with some bytes changed, removed, repeated or moved."""
     chance = random.Random(seed)
     data = bytearray(TRANSCRIPT)
     for _ in range(chance.randint(1, 6)):
@@ -217,7 +217,7 @@ def mutated(seed: int) -> bytes:
     return bytes(data)
 
 
-def test_ten_thousand_broken_transcripts_are_read_or_refused():
+def test_ten_thousand_mutated_transcripts_are_read_or_refused():
     read_whole, refused = 0, 0
     with growth_below(64 * MB):
         for seed in range(10_000):
@@ -237,7 +237,7 @@ def test_ten_thousand_broken_transcripts_are_read_or_refused():
     assert refused
 
 
-async def test_broken_transcripts_end_in_typed_errors():
+async def test_mutated_transcripts_end_in_typed_errors():
     seeds = iter(range(10_000, 11_000))
     quick = ImapTimeouts(connect_s=2, greeting_s=2, socket_s=0.02)
     names = ("LIST", "EXAMINE", "STATUS", "UID SEARCH", "UID FETCH", "FETCH")
@@ -248,6 +248,6 @@ async def test_broken_transcripts_end_in_typed_errors():
     ):
         for _ in range(150):
             with suppress(MailError):
-                await live.read("default", ask_everything)
+                await live.read("default", read_everything)
 
     assert len(server.lines) >= 150

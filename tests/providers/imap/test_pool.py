@@ -1,4 +1,4 @@
-"""Connections are few, kept warm, lent to one at a time, and given up when in doubt."""
+"""The connection pool: few connections, kept open, used by one task at a time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from postroom.providers.imap.errors import Disconnected, TimedOut
 from postroom.providers.imap.pool import MAX_CONNECTIONS
 from tests.mails import mail
 from tests.providers.imap.conftest import account, connected, local
-from tests.servers.imap_script import WatchedEvent, scripted
-from tests.servers.outside import outside
+from tests.servers.imap_script import ImapCommand, scripted
+from tests.servers.imaplib_client import imaplib_mailbox
 from tests.servers.proxy import proxied
 
 ALL = ImapCriteria()
 
 
-async def test_a_second_piece_of_work_uses_the_same_connection():
+async def test_sequential_work_uses_one_connection():
     async with scripted() as server, connected(local(server.port)) as live:
         for _ in range(5):
             await live.read("default", lambda session: session.mailboxes())
@@ -28,7 +28,7 @@ async def test_a_second_piece_of_work_uses_the_same_connection():
     assert 1 == server.connections
 
 
-async def test_no_more_connections_than_a_few():
+async def test_the_number_of_connections_is_limited():
     async with scripted() as server, connected(local(server.port)) as live:
         await asyncio.gather(
             *(live.read("default", lambda session: session.mailboxes()) for _ in range(40))
@@ -37,7 +37,7 @@ async def test_no_more_connections_than_a_few():
     assert server.connections <= MAX_CONNECTIONS
 
 
-async def test_new_connections_take_the_place_of_those_that_rest():
+async def test_a_new_connection_replaces_an_idle_one_at_the_limit():
     """Each verification connects anew, and a server allows only so many."""
     async with (
         scripted() as server,
@@ -54,7 +54,7 @@ async def test_new_connections_take_the_place_of_those_that_rest():
     assert len(open_now) <= MAX_CONNECTIONS
 
 
-async def test_who_finds_all_in_use_waits_no_longer_than_for_a_connection():
+async def test_waiting_for_a_free_connection_times_out():
     quick = ImapTimeouts(connect_s=2)
     async with (
         scripted() as server,
@@ -68,10 +68,10 @@ async def test_who_finds_all_in_use_waits_no_longer_than_for_a_connection():
             await live.read("default", lambda session: session.mailboxes())
 
 
-async def test_work_that_is_cancelled_half_way_takes_its_connection_along():
+async def test_cancelled_work_closes_its_connection():
     asked = asyncio.Event()
 
-    def silent(_: WatchedEvent) -> bytes:
+    def silent(_: ImapCommand) -> bytes:
         asked.set()
         return b""
 
@@ -103,7 +103,7 @@ async def test_a_connection_that_the_server_ended_is_replaced():
     assert 2 == server.connections
 
 
-async def test_a_connection_nobody_uses_is_left(monkeypatch):
+async def test_an_idle_connection_is_closed(monkeypatch):
     monkeypatch.setattr("postroom.providers.imap.pool.MAX_IDLE_S", 0.05)
     left = asyncio.Event()
     async with scripted() as server, connected(local(server.port)) as live:
@@ -117,7 +117,7 @@ async def test_a_connection_nobody_uses_is_left(monkeypatch):
         assert [] == pool._idle
 
 
-async def test_leaving_says_good_bye():
+async def test_closing_sends_logout():
     async with scripted() as server, connected(local(server.port)) as live:
         await live.read("default", lambda session: session.mailboxes())
         await live.close()
@@ -125,14 +125,14 @@ async def test_leaving_says_good_bye():
     assert server.lines[-1].endswith(b" LOGOUT\r\n")
 
 
-async def test_where_nobody_listens_the_error_says_so():
+async def test_a_refused_connection_is_reported_as_such():
     async with connected(local(1)) as live:
         with pytest.raises(ProviderError, match="no connection"):
             await live.read("default", lambda session: session.mailboxes())
 
 
-async def test_changes_in_a_mailbox_are_told_while_we_wait(dovecot):
-    with outside(dovecot, "alice") as box:
+async def test_idle_reports_changes_in_a_mailbox(dovecot):
+    with imaplib_mailbox(dovecot, "alice") as box:
         async with connected(account(dovecot)) as live, live.session("default") as session:
             client = session.client
             await client.open(box.name.encode())
@@ -148,7 +148,7 @@ async def test_changes_in_a_mailbox_are_told_while_we_wait(dovecot):
             assert not client.connection.is_busy
 
 
-async def test_waiting_ends_by_itself_and_can_begin_again(monkeypatch):
+async def test_idle_ends_after_its_timeout_and_can_be_repeated(monkeypatch):
     monkeypatch.setattr("postroom.providers.imap.client.IDLE_S", 0.05)
     async with (
         scripted(replies={"IDLE": b"+ idling\r\n"}) as server,
@@ -164,7 +164,7 @@ async def test_waiting_ends_by_itself_and_can_begin_again(monkeypatch):
 
 
 @pytest.mark.parametrize("end", [b"+ idling\r\n* BYE enough\r\n", b"+ idling\r\n"])
-async def test_a_connection_that_dies_while_we_wait_is_noticed(monkeypatch, end):
+async def test_a_connection_that_breaks_during_idle_is_detected(monkeypatch, end):
     monkeypatch.setattr("postroom.providers.imap.client.IDLE_S", 0.05)
     quick = ImapTimeouts(socket_s=2)
     async with (

@@ -1,4 +1,4 @@
-"""Servers that lie, refuse or know little: the way around each."""
+"""Workarounds for servers with wrong results, refusals or few capabilities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from postroom.errors import ProviderError
 from postroom.model.imap import ImapCriteria, ImapFound, ImapLocator, ImapSummary
 from postroom.providers.imap.live import ImapAccounts
 from tests.providers.imap.conftest import connected, local
-from tests.servers.imap_script import HEADER, Mail, WatchedEvent, mails, scripted
+from tests.servers.imap_script import HEADER, ImapCommand, Mail, mails, scripted
 
 AT = ImapLocator("default", "INBOX", 7, 1)
 ALL = ImapCriteria()
@@ -22,15 +22,15 @@ async def find(
         return await session.find("INBOX", criteria, limit=limit, max_matches=max_matches)
 
 
-def nothing(told: WatchedEvent) -> bytes | None:
-    """The extended search of some servers: it finds nothing, ever."""
-    if told.rest.startswith(b"RETURN"):
+def nothing(command: ImapCommand) -> bytes | None:
+    """The extended search of some servers, which never finds anything."""
+    if command.rest.startswith(b"RETURN"):
         return b"* ESEARCH (TAG {tag}) UID COUNT 0\r\n{tag} OK done\r\n"
     return None
 
 
 @pytest.mark.parametrize("criteria", [ALL, ImapCriteria(subject="Hello")])
-async def test_a_search_that_contradicts_the_count_is_done_in_another_way(criteria):
+async def test_a_search_that_contradicts_the_count_is_repeated_without_esearch(criteria):
     async with (
         scripted(replies={"UID SEARCH": nothing}) as server,
         connected(local(server.port)) as live,
@@ -53,7 +53,7 @@ async def test_even_without_any_search_a_mailbox_is_listed():
     assert "search_inconsistent" in [note.code for note in found.notes]
 
 
-async def test_status_is_believed_over_a_count_of_zero():
+async def test_status_overrides_a_count_of_zero():
     replies = {
         "UID SEARCH": nothing,
         "EXAMINE": None,
@@ -68,7 +68,7 @@ async def test_status_is_believed_over_a_count_of_zero():
     assert "search_inconsistent" in [note.code for note in found.notes]
 
 
-async def test_nothing_found_by_a_server_that_tells_the_truth_is_nothing():
+async def test_an_empty_search_of_a_correct_server_is_empty():
     async with scripted() as server, connected(local(server.port)) as live:
         found = await find(live, ImapCriteria(subject="nowhere"))
         again = await find(live, ImapCriteria(subject="nowhere"))
@@ -77,7 +77,7 @@ async def test_nothing_found_by_a_server_that_tells_the_truth_is_nothing():
     assert 1 == len([line for line in server.commands() if line.startswith(b"STATUS")])
 
 
-async def test_a_server_that_cannot_count_lists_in_one_line():
+async def test_a_server_without_esearch_lists_its_matches():
     boxes = {b"INBOX": {uid: Mail(HEADER % uid) for uid in range(1, 10_001)}}
     async with (
         scripted(capabilities=PLAIN, mailboxes=boxes) as server,
@@ -90,7 +90,7 @@ async def test_a_server_that_cannot_count_lists_in_one_line():
     assert (10_000, ()) == (refused.total, refused.uids)
 
 
-async def test_a_refused_search_carries_the_words_of_the_server():
+async def test_a_refused_search_has_the_text_of_the_server():
     replies = {"UID SEARCH": b"{tag} NO the index is being rebuilt\r\n"}
     async with scripted(replies=replies) as server, connected(local(server.port)) as live:
         with pytest.raises(ProviderError, match="the index is being rebuilt") as refused:
@@ -99,8 +99,8 @@ async def test_a_refused_search_carries_the_words_of_the_server():
     assert "the index is being rebuilt" == refused.value.details["server_said"]
 
 
-def only_ascii(told: WatchedEvent) -> bytes | None:
-    if b"CHARSET" in told.rest:
+def only_ascii(command: ImapCommand) -> bytes | None:
+    if b"CHARSET" in command.rest:
         return b"{tag} NO [BADCHARSET (US-ASCII)] no\r\n"
     return None
 
@@ -115,7 +115,9 @@ async def test_a_server_without_utf8_gets_ascii_and_we_compare_the_headers():
             for uid, subject in SUBJECTS.items()
         }
     }
-    replies = {"UID SEARCH": lambda told: only_ascii(told) or b"* SEARCH 1 2 3\r\n{tag} OK\r\n"}
+    replies = {
+        "UID SEARCH": lambda command: only_ascii(command) or b"* SEARCH 1 2 3\r\n{tag} OK\r\n"
+    }
     async with (
         scripted(replies=replies, mailboxes=boxes) as server,
         connected(local(server.port)) as live,
@@ -127,7 +129,7 @@ async def test_a_server_without_utf8_gets_ascii_and_we_compare_the_headers():
     assert b'SUBJECT "gr"' in searches[-1]
 
 
-async def test_a_text_that_such_a_server_cannot_read_at_all_is_refused():
+async def test_a_text_without_ascii_is_refused_for_such_a_server():
     async with (
         scripted(replies={"UID SEARCH": only_ascii}) as server,
         connected(local(server.port)) as live,
@@ -136,7 +138,7 @@ async def test_a_text_that_such_a_server_cannot_read_at_all_is_refused():
             await find(live, ImapCriteria(query="привет"))
 
 
-async def test_a_text_that_it_reads_in_part_is_noted():
+async def test_a_partly_searched_text_is_noted():
     async with (
         scripted(replies={"UID SEARCH": only_ascii}) as server,
         connected(local(server.port)) as live,
@@ -147,7 +149,7 @@ async def test_a_text_that_it_reads_in_part_is_noted():
     assert 5 == found.total
 
 
-async def test_literals_wait_for_consent_where_the_server_wants_it():
+async def test_synchronizing_literals_wait_for_the_continuation():
     async with (
         scripted(capabilities="IMAP4rev1 ESEARCH") as server,
         connected(local(server.port)) as live,
@@ -182,9 +184,9 @@ async def test_a_server_of_rev2_alone_has_names_in_utf8():
     assert 2 == found.total
 
 
-async def test_previews_that_are_missing_are_made_from_the_text():
-    def fetch(told: WatchedEvent) -> bytes | None:
-        if b"PREVIEW" not in told.rest:
+async def test_missing_previews_are_made_from_the_text():
+    def fetch(command: ImapCommand) -> bytes | None:
+        if b"PREVIEW" not in command.rest:
             return None
         field = b"BODY[HEADER.FIELDS (DATE)]<0> {2}\r\n\r\n"
         return b"* 1 FETCH (UID 1 FLAGS () %s PREVIEW NIL)\r\n{tag} OK\r\n" % field
@@ -203,8 +205,8 @@ async def test_previews_that_are_missing_are_made_from_the_text():
     assert 1 == len(previews)
 
 
-async def test_flags_told_by_the_way_are_not_taken_for_an_answer():
-    def fetch(told: WatchedEvent) -> bytes:
+async def test_unsolicited_flags_are_not_taken_for_a_result():
+    def fetch(command: ImapCommand) -> bytes:
         other = b"* 2 FETCH (UID 2 FLAGS (\\Seen))\r\n* 1 FETCH (FLAGS (\\Answered))\r\n"
         return other + b"* 1 FETCH (UID 1 FLAGS (\\Flagged))\r\n* 3 EXPUNGE\r\n{tag} OK\r\n"
 
@@ -218,7 +220,7 @@ async def test_flags_told_by_the_way_are_not_taken_for_an_answer():
     assert (r"\Flagged",) == flags
 
 
-async def test_a_new_place_is_read_wherever_the_server_tells_it():
+async def test_the_new_uid_is_read_from_any_response():
     replies = {
         "UID MOVE": b"* OK [COPYUID 9 1 44] moved\r\n* 1 EXPUNGE\r\n{tag} OK done\r\n",
         "UID COPY": b"{tag} OK copied\r\n",

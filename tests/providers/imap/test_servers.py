@@ -1,4 +1,4 @@
-"""What real servers do for us: the same on each of them."""
+"""The same results on each real server."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from postroom.model.imap import (
 from postroom.providers.imap.live import ImapAccounts
 from tests.mails import mail
 from tests.providers.imap.conftest import account, connected
-from tests.servers.outside import Outside, outside
+from tests.servers.imaplib_client import ImaplibMailbox, imaplib_mailbox
 
 ALL = ImapCriteria()
 
 
 async def find(
-    live: ImapAccounts, box: Outside, criteria: ImapCriteria = ALL, **more: int
+    live: ImapAccounts, box: ImaplibMailbox, criteria: ImapCriteria = ALL, **more: int
 ) -> ImapFound:
     options = {"limit": 10, "max_matches": 20_000, **more}
     async with live.session("default") as session:
         return await session.find(box.name, criteria, **options)
 
 
-def at(box: Outside, uid: int) -> ImapLocator:
+def at(box: ImaplibMailbox, uid: int) -> ImapLocator:
     return ImapLocator("default", box.name, box.uidvalidity, uid)
 
 
@@ -55,7 +55,7 @@ async def test_mailboxes_are_listed_with_inbox_first_and_their_special_use(live,
     ],
 )
 async def test_a_mailbox_of_any_name_is_listed_searched_and_read(live, server, name, wire_name):
-    with outside(server, "dave", name, wire_name) as box:
+    with imaplib_mailbox(server, "dave", name, wire_name) as box:
         uid = box.append(mail("Hello"))
         async with connected(account(server, "dave")) as mine, mine.session("default") as session:
             names = [mailbox.name for mailbox in await session.mailboxes()]
@@ -68,7 +68,7 @@ async def test_a_mailbox_of_any_name_is_listed_searched_and_read(live, server, n
 
 
 async def test_a_mailbox_name_may_have_quotes_and_backslashes(dovecot):
-    with outside(dovecot, "dave", 'say "x" \\ y', 'say "x" \\ y') as box:
+    with imaplib_mailbox(dovecot, "dave", 'say "x" \\ y', 'say "x" \\ y') as box:
         box.append(mail("Hello"))
         async with connected(account(dovecot, "dave")) as live:
             found = await find(live, box)
@@ -84,7 +84,7 @@ async def test_a_search_counts_all_and_lists_the_newest_first(live, box):
     assert (7, tuple(reversed(uids[-3:]))) == (found.total, found.uids)
 
 
-async def test_a_search_goes_on_below_a_uid(live, box):
+async def test_a_search_continues_below_a_uid(live, box):
     uids = [box.append(mail(f"Mail {number}")) for number in range(5)]
 
     found = await find(live, box, limit=3, below=uids[3])
@@ -116,7 +116,7 @@ async def test_too_many_matches_are_counted_and_not_listed(live, box):
         (ImapCriteria(query="nowhere"), set()),
     ],
 )
-async def test_every_criterion_finds_what_it_should(live, box, criteria, subjects):
+async def test_every_criterion_finds_its_messages(live, box, criteria, subjects):
     by_uid = {
         box.append(
             mail("Eins", sender="ana@example.com"),
@@ -180,9 +180,9 @@ async def test_the_source_comes_byte_for_byte(live, box):
     assert (box.raw(uid)[:100], len(box.raw(uid))) == beginning
 
 
-async def test_a_copy_and_a_move_tell_where_they_went(live, box, server):
+async def test_a_copy_and_a_move_return_the_new_uid(live, box, server):
     uid = box.append(mail("Travels"), [r"\Seen"])
-    with outside(server, "alice") as there:
+    with imaplib_mailbox(server, "alice") as there:
         async with live.session("default") as session:
             copied = await session.copy(at(box, uid), there.name)
             moved = await session.move(at(box, uid), there.name)
@@ -205,10 +205,10 @@ async def test_an_appended_message_keeps_flags_and_date(live, box):
     assert message.raw == box.raw(new.uid)
 
 
-async def test_one_message_is_removed_and_what_others_flagged_stays(live, box):
+async def test_removing_one_message_keeps_others_flagged_as_deleted(live, box):
     mine, theirs = box.append(mail("Mine")), box.append(mail("Theirs"))
     box.flag(theirs, r"\Deleted")
-    box.leave()
+    box.close()
 
     async with live.session("default") as session:
         await session.change_flags(at(box, mine), add=[r"\Deleted"])
@@ -217,9 +217,9 @@ async def test_one_message_is_removed_and_what_others_flagged_stays(live, box):
     assert [theirs] == box.uids()
 
 
-async def test_a_mailbox_made_anew_is_a_conflict_and_nothing_is_touched(live, box):
+async def test_a_recreated_mailbox_is_a_conflict_and_unchanged(live, box):
     old = at(box, box.append(mail("Old")))
-    box.make_anew()
+    box.recreate()
     new = box.append(mail("New"))
 
     for work in ("describe", "exists", "expunge"):
@@ -236,7 +236,7 @@ async def test_a_mailbox_made_anew_is_a_conflict_and_nothing_is_touched(live, bo
     assert set() == box.flags(new)
 
 
-async def test_what_is_not_there_is_not_found(live, box):
+async def test_a_missing_message_or_mailbox_is_not_found(live, box):
     async with live.session("default") as session:
         assert await session.describe(at(box, 4711)) is None
         assert await session.source(at(box, 4711), 2000) is None
@@ -246,7 +246,7 @@ async def test_what_is_not_there_is_not_found(live, box):
             await session.find("no such mailbox", ALL, limit=1, max_matches=1)
 
 
-async def test_a_wrong_password_is_told_as_such_and_not_repeated(server):
+async def test_a_wrong_password_is_reported_and_not_shown(server):
     wrong = account(server)
     object.__setattr__(wrong, "secret", "wr0ng-canary")
     async with connected(wrong) as live:

@@ -1,4 +1,6 @@
-"""TLS that cannot be stripped, weakened or pre-loaded: nothing secret is said without it."""
+"""TLS cannot be stripped, weakened or preceded by injected replies; no secret is sent
+without it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tests.providers.imap.conftest import account, connected, local
 from tests.servers.certificates import make_certificate
 from tests.servers.dovecot import PASSWORD, access_token
 from tests.servers.imap_script import CAPABILITIES, scripted
-from tests.servers.outside import Server
+from tests.servers.imaplib_client import ImapServer
 
 STARTTLS = CAPABILITIES + " STARTTLS"
 LOGIN = (b"LOGIN", b"AUTHENTICATE")
@@ -22,7 +24,7 @@ LOGIN = (b"LOGIN", b"AUTHENTICATE")
 def context(
     folder: Path, *, newest: ssl.TLSVersion | None = None, **options: object
 ) -> ssl.SSLContext:
-    """The server's side of TLS, with a certificate of its own."""
+    """A TLS context for the server, with a self-signed certificate."""
     folder.mkdir(exist_ok=True)
     certificate, key = make_certificate(folder, **options)  # type: ignore[arg-type]
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -34,7 +36,7 @@ def context(
 
 
 async def login(given: ImapAccount) -> list[str]:
-    """Log in, and say which mailboxes are there."""
+    """Log in and list the mailboxes."""
     async with connected(given) as live:
         found = await live.read("default", lambda session: session.mailboxes())
     return [mailbox.name for mailbox in found]
@@ -81,7 +83,7 @@ async def test_a_bad_certificate_is_refused_and_no_secret_sent(tmp_path, fault, 
         with pytest.raises(ProviderError, match=r"TLS failed|closed by the server"):
             await login(local(server.port, security=security, ca_file=trusted))
 
-    assert not said_secret(server.lines)
+    assert not has_secret(server.lines)
 
 
 def make_certificate_of_another(folder: Path) -> Path:
@@ -90,7 +92,7 @@ def make_certificate_of_another(folder: Path) -> Path:
     return make_certificate(other)[0]
 
 
-def said_secret(lines: list[bytes]) -> bool:
+def has_secret(lines: list[bytes]) -> bool:
     return any(word in line for line in lines for word in (*LOGIN, b"s3cret"))
 
 
@@ -110,7 +112,7 @@ STRIPPED = {
 
 
 @pytest.mark.parametrize("trick", STRIPPED)
-async def test_tls_cannot_be_talked_away(tmp_path, trick):
+async def test_tls_cannot_be_stripped(tmp_path, trick):
     options = {"tls": context(tmp_path), "capabilities": STARTTLS, **STRIPPED[trick]}
     if trick == "no STARTTLS offered":
         options["tls"] = None
@@ -118,10 +120,10 @@ async def test_tls_cannot_be_talked_away(tmp_path, trick):
         with pytest.raises(MailError):
             await login(trusting(server.port, tmp_path, security="starttls"))
 
-    assert not said_secret(server.lines)
+    assert not has_secret(server.lines)
 
 
-async def test_mail_told_before_tls_is_forgotten(tmp_path):
+async def test_replies_before_tls_are_discarded(tmp_path):
     early = b'* LIST () "/" Planted\r\n* 99 EXISTS\r\n* 1 FETCH (UID 1 FLAGS ())\r\n'
     replies = {"STARTTLS": early + b"{tag} OK go\r\n"}
     async with scripted(tls=context(tmp_path), capabilities=STARTTLS, replies=replies) as server:
@@ -132,11 +134,11 @@ async def test_mail_told_before_tls_is_forgotten(tmp_path):
     assert ["INBOX"] == [mailbox.name for mailbox in found]
 
 
-async def test_what_the_server_can_do_is_asked_anew_after_tls(tmp_path):
+async def test_capabilities_are_requested_again_after_tls(tmp_path):
     replies = {
-        "CAPABILITY": lambda told: (
+        "CAPABILITY": lambda command: (
             b"* CAPABILITY IMAP4rev1 %s\r\n{tag} OK\r\n"
-            % (b"STARTTLS PLANTED" if told.tag == b"P1" else b"LITERAL+")
+            % (b"STARTTLS PLANTED" if command.tag == b"P1" else b"LITERAL+")
         )
     }
     async with scripted(tls=context(tmp_path), capabilities=STARTTLS, replies=replies) as server:
@@ -147,7 +149,7 @@ async def test_what_the_server_can_do_is_asked_anew_after_tls(tmp_path):
     assert ("IMAP4rev1", "LITERAL+") == known
 
 
-async def test_on_loopback_a_certificate_may_go_unverified_if_told_so(tmp_path):
+async def test_on_loopback_verification_can_be_disabled(tmp_path):
     async with scripted(tls=context(tmp_path), capabilities=STARTTLS) as server:
         await login(local(server.port, security="starttls", is_unverified=True))
 
@@ -157,7 +159,7 @@ async def test_on_loopback_a_certificate_may_go_unverified_if_told_so(tmp_path):
 @pytest.mark.parametrize(
     "changes", [{"security": "none"}, {"security": "starttls", "is_unverified": True}]
 )
-async def test_elsewhere_than_on_loopback_nothing_goes_unverified(monkeypatch, changes):
+async def test_outside_of_loopback_verification_cannot_be_disabled(monkeypatch, changes):
     monkeypatch.setattr("postroom.providers.imap.connection.Connection.peer_address", "192.0.2.1")
     async with scripted(capabilities=STARTTLS) as server:
         with pytest.raises(ProviderError, match="servers on this machine"):
@@ -181,13 +183,13 @@ async def test_a_login_with_a_token(dovecot):
     assert token[:-4] not in str(refused.value)
 
 
-async def test_starttls_with_a_real_server(server: Server):
+async def test_starttls_with_a_real_server(server: ImapServer):
     found = await login(account(server, port=server.imap, security="starttls"))
 
     assert "INBOX" in found
 
 
-async def test_a_password_beyond_ascii_goes_by_another_way():
+async def test_a_password_beyond_ascii_uses_authenticate():
     given = local(0)
     object.__setattr__(given, "secret", "pässwörd")
     async with scripted(

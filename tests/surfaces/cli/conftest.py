@@ -1,4 +1,4 @@
-"""Postroom as typed: in this process where that is the same, in one of its own where it is not."""
+"""Run commands: in this process where that makes no difference, in a new one where it does."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.servers.postroom import command, create_store, environment
 
 
 @dataclass(frozen=True)
-class Ran:
-    """How a command ended and what it said."""
+class CliResult:
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -37,16 +37,16 @@ class Ran:
 
     @property
     def rows(self) -> list[list[str]]:
-        """The rows of a table on a pipe, without the titles."""
+        """The rows of a table on a pipe, without the header."""
         return [line.split("\t") for line in self.out.splitlines()[1:]]
 
 
-Postroom = Callable[..., Ran]
+Postroom = Callable[..., CliResult]
 
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder of its own, and no port of others; the working folder is another one."""
+    """A data folder for one test, with free ports; the working folder is another one."""
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
@@ -59,7 +59,7 @@ CREATING = ("serve", "worker", "mcp", "import", "restore", "config", "doctor", "
 
 
 def create_missing_store(data: Path, words: tuple[object, ...]) -> None:
-    """Make the store that most commands need, unless the command makes one or names another."""
+    """Create the store that most commands need, unless the command creates or names one."""
     creates = not words or str(words[0]) in CREATING or words[:2] == ("inbox", "create")
     if creates or not {"--data", "--help", "-h"}.isdisjoint(map(str, words)):
         return
@@ -69,24 +69,24 @@ def create_missing_store(data: Path, words: tuple[object, ...]) -> None:
 
 @pytest.fixture
 def postroom(data: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> Postroom:
-    """Run a command in this process; `stdin` is what it can read."""
+    """Run a command in this process; `stdin` is its standard input."""
 
-    def run(*words: object, stdin: bytes = b"") -> Ran:
+    def run(*words: object, stdin: bytes = b"") -> CliResult:
         create_missing_store(data, words)
         capsys.readouterr()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         code = main([str(word) for word in words])
         out, err = capsys.readouterr()
-        return Ran(code, out, err)
+        return CliResult(code, out, err)
 
     return run
 
 
 @pytest.fixture
 def process(data: Path) -> Postroom:
-    """Run a command in a process of its own."""
+    """Run a command in a new process."""
 
-    def run(*words: object, stdin: bytes = b"", **env: str) -> Ran:
+    def run(*words: object, stdin: bytes = b"", **env: str) -> CliResult:
         create_missing_store(data, words)
         done = subprocess.run(
             command(*(str(word) for word in words)),
@@ -96,19 +96,19 @@ def process(data: Path) -> Postroom:
             timeout=300,
             check=False,
         )
-        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return CliResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return run
 
 
 @pytest.fixture
 def forked(data: Path) -> Postroom:
-    """Run a command in a process of its own that has imported everything already."""
+    """Run a command in a fork of a process that has imported everything."""
 
-    def run(*words: object, stdin: bytes = b"", **env: str) -> Ran:
+    def run(*words: object, stdin: bytes = b"", **env: str) -> CliResult:
         create_missing_store(data, words)
         done = shared_fork_server().run(list(map(str, words)), environment(data, env), stdin)
-        return Ran(done.code, done.out.decode(), done.err.decode())
+        return CliResult(done.code, done.out.decode(), done.err.decode())
 
     return run
 
@@ -121,7 +121,7 @@ def inbox(postroom: Postroom) -> dict[str, Any]:
 
 @pytest.fixture
 def receive(postroom: Postroom, inbox: dict[str, Any]) -> Callable[[bytes], dict[str, Any]]:
-    """Let a mail arrive in Bo's inbox."""
+    """Deliver a mail to Bo's inbox."""
 
     def run(raw: bytes) -> dict[str, Any]:
         words = ("message", "receive", inbox["address"], "-", "-o", "json")

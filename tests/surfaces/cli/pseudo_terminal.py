@@ -1,4 +1,4 @@
-"""A terminal in which a command runs: what it shows, and what is typed into it."""
+"""A pseudo-terminal in which a command runs, with its output and scripted input."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def on_a_terminal(
     types: dict[str, bytes] | None = None,
     **env: str,
 ) -> str:
-    """What a terminal is sent. *types* answers, once each, what is shown with what is typed."""
+    """The output on a terminal. *types* maps prompts to the input that is typed once for each."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     env = {"TERM": "xterm-256color", "PAGER": "cat", **env}
     env = {k: v for k, v in environment(data, env).items() if k not in ("COLUMNS", "LINES")}
     process = shared_fork_server().start(list(words), env, theirs, theirs, theirs)
-    os.close(theirs)  # so that the end of the command is the end of what is shown
+    os.close(theirs)  # so that the output ends when the command exits
     patience = Timer(_PATIENCE_S, process.kill)
     patience.start()
     seen, left = bytearray(), dict(types or {})
@@ -49,7 +49,7 @@ def on_a_terminal(
 
 
 def lines_on_a_terminal(data: Path, *words: str, **options: object) -> list[str]:
-    """The lines that a person sees, without colours."""
+    """The displayed lines, without colours."""
     seen = _COLOURS.sub("", on_a_terminal(data, *words, **options))  # type: ignore[arg-type]
     return seen.replace("\r\n", "\n").rstrip("\n").split("\n")
 
@@ -57,5 +57,5 @@ def lines_on_a_terminal(data: Path, *words: str, **options: object) -> list[str]
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65_536)
-    except OSError:  # EIO: nobody writes any more
+    except OSError:  # EIO: no process writes any more
         return b""

@@ -1,4 +1,4 @@
-"""Accounts on the command line: passwords are asked for, and never seen again."""
+"""Accounts on the command line: passwords are prompted for, and never shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.providers.accounts.worlds import open_world
+from tests.providers.accounts.remote_mailboxes import open_remote
 from tests.servers.dovecot import PASSWORD
 from tests.servers.postroom import create_store, environment, forked_command
 
@@ -32,13 +32,13 @@ def run(data: Path, *words: str, given: str = "") -> subprocess.CompletedProcess
 
 
 async def test_an_account_is_added_read_checked_and_removed(tmp_path: Path) -> None:
-    async with open_world("imap") as world:
+    async with open_remote("imap") as remote:
         data = tmp_path / "data"
         create_store(data)
         from tests.mails import mail
 
-        world.deliver(mail("Hello from IMAP"))
-        given = world.arguments
+        remote.deliver(mail("Hello from IMAP"))
+        given = remote.arguments
         options = [
             *("--address", given["address"], "--user", given["user"], "--host", given["host"]),
             *("--port", str(given["port"]), "--ca-file", given["ca_file"], "--password-stdin"),

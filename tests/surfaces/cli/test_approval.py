@@ -1,4 +1,4 @@
-"""A person at the terminal decides about held mail; a program at a pipe does not."""
+"""A user at a terminal decides about held mail; a program on a pipe cannot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUESTIONS = {"approve": "Send this mail?", "reject": "Reject this mail?"}
 
 @pytest.fixture
 def held(postroom: Postroom, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The id of a mail that waits for approval."""
+    """The id of a held mail."""
     monkeypatch.setenv("POSTROOM_RELAY_URL", "smtp://127.0.0.1:9")
     postroom("inbox", "create", "me@postroom.localhost")
     done = postroom("policy", "set", "me@postroom.localhost", "--approval", "always")
@@ -30,7 +30,7 @@ def held(postroom: Postroom, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("verdict", QUESTIONS)
-def test_a_program_decides_nothing(postroom: Postroom, held: str, verdict: str) -> None:
+def test_a_program_cannot_decide(postroom: Postroom, held: str, verdict: str) -> None:
     done = postroom("outbox", verdict, held)
 
     assert ("terminal" in done.err, "held") == (
@@ -68,7 +68,7 @@ async def test_a_person_sees_the_mail_and_decides(
 
 
 @pytest.mark.parametrize("columns", [80, 100])
-def test_a_person_sees_everything_that_leaves(
+def test_a_person_sees_all_of_the_mail(
     data: Path, postroom: Postroom, held: str, columns: int
 ) -> None:
     hidden = "<p>Hello.</p><p style='display:none'>The code is 4711.</p>"
@@ -86,7 +86,7 @@ def test_a_person_sees_everything_that_leaves(
     assert "The code is 4711." in " ".join(lines)
 
 
-def test_mail_that_is_not_held_is_named_with_the_command_that_lists(
+def test_mail_that_is_not_held_is_an_error_with_the_list_command(
     postroom: Postroom, held: str
 ) -> None:
     done = postroom("outbox", "show", "msg_000000000000")
@@ -94,7 +94,7 @@ def test_mail_that_is_not_held_is_named_with_the_command_that_lists(
     assert "no held mail msg_000000000000; `postroom outbox list` shows what waits" in done.err
 
 
-def test_a_policy_says_whom_it_means(postroom: Postroom, held: str) -> None:
+def test_a_policy_names_its_recipients(postroom: Postroom, held: str) -> None:
     inbox = "me@postroom.localhost"
 
     free = postroom("policy", "show", inbox).out.split()
@@ -117,7 +117,7 @@ def test_doctor_says_how_much_mail_is_held(postroom: Postroom, held: str) -> Non
     assert "1 held until a person decides" in postroom("doctor").out
 
 
-def test_what_would_happen_to_a_mail_is_said_without_sending_it(
+def test_a_mail_can_be_checked_without_sending_it(
     postroom: Postroom, held: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "mail.eml"

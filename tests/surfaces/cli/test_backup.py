@@ -1,4 +1,4 @@
-"""Backups are made and brought back whole, or nothing that was there before is harmed."""
+"""Backups are created and restored completely, or nothing existing is changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.servers import s3
 
 
 @pytest.fixture
-def full(postroom, receive):
+def filled_installation(postroom, receive):
     """An installation with some mail in it."""
     for number in range(5):
         receive(mail(f"Plan {number}", attachments=[("a.txt", "text/plain", b"%d" % number)]))
@@ -39,22 +39,26 @@ def is_whole(postroom, folder: Path) -> bool:
     return 0 == postroom("--data", folder, "verify").code
 
 
-def test_a_log_without_its_file_stops_a_restore(full, data, tmp_path):
-    full("backup", tmp_path / "kept")
+def test_a_write_ahead_log_without_its_database_stops_a_restore(
+    filled_installation, data, tmp_path
+):
+    filled_installation("backup", tmp_path / "kept")
     (tmp_path / "new").mkdir()
     log = tmp_path / "new" / "postroom.db-wal"
     log.write_bytes(b"the newest mail of another file")
 
-    refused = full("--data", tmp_path / "new", "restore", tmp_path / "kept")
+    refused = filled_installation("--data", tmp_path / "new", "restore", tmp_path / "kept")
 
     assert 5 == refused.code
     assert str(log) in refused.err
     assert log.exists()
 
 
-def test_a_log_that_a_kill_left_in_the_backup_is_of_the_past(full, receive, data, tmp_path):
+def test_a_stale_write_ahead_log_in_a_backup_is_ignored(
+    filled_installation, receive, data, tmp_path
+):
     kept = tmp_path / "kept"
-    full("backup", kept)
+    filled_installation("backup", kept)
     with_log = sqlite3.connect(kept / "postroom.db")
     with_log.execute("PRAGMA journal_mode = wal")
     with_log.execute("UPDATE messages SET subject = 'overwritten'")
@@ -64,58 +68,58 @@ def test_a_log_that_a_kill_left_in_the_backup_is_of_the_past(full, receive, data
     assert (tmp_path / "killed" / "postroom.db-wal").stat().st_size
     receive(mail("After"))
 
-    assert 0 == full("backup", tmp_path / "killed").code
+    assert 0 == filled_installation("backup", tmp_path / "killed").code
 
     assert subjects(data) == subjects(tmp_path / "killed")
-    assert is_whole(full, tmp_path / "killed")
+    assert is_whole(filled_installation, tmp_path / "killed")
 
 
 @pytest.mark.parametrize("name", ["link", "data/../data"])
-def test_the_data_folder_by_another_name_is_refused(full, data, tmp_path, name):
+def test_the_data_folder_under_another_path_is_refused(filled_installation, data, tmp_path, name):
     (tmp_path / "link").symlink_to(data)
 
-    assert 2 == full("backup", tmp_path / name).code
-    assert is_whole(full, data)
+    assert 2 == filled_installation("backup", tmp_path / name).code
+    assert is_whole(filled_installation, data)
 
 
-def test_another_installation_is_not_overwritten(full, data, tmp_path):
+def test_another_installation_is_not_overwritten(filled_installation, data, tmp_path):
     other = tmp_path / "other"
-    full("--data", other, "inbox", "create", "--username", "ana")
+    filled_installation("--data", other, "inbox", "create", "--username", "ana")
     before = {path: path.read_bytes() for path in other.iterdir() if path.is_file()}
 
-    refused = full("backup", other)
+    refused = filled_installation("backup", other)
 
     assert 5 == refused.code
     assert "another installation" in refused.err
     assert before == {path: path.read_bytes() for path in other.iterdir() if path.is_file()}
 
 
-def test_the_key_of_an_installation_on_a_server_is_not_overwritten(full, tmp_path):
+def test_the_key_of_an_installation_on_a_server_is_not_overwritten(filled_installation, tmp_path):
     (tmp_path / "other").mkdir()
     key = tmp_path / "other" / "audit.key"
     key.write_text("ab" * 32)
 
-    assert 5 == full("backup", tmp_path / "other").code
+    assert 5 == filled_installation("backup", tmp_path / "other").code
     assert "ab" * 32 == key.read_text()
 
 
-def test_a_backup_that_is_in_use_is_not_replaced(full, tmp_path):
+def test_a_backup_that_is_in_use_is_not_replaced(filled_installation, tmp_path):
     kept = tmp_path / "kept"
-    full("backup", kept)
+    filled_installation("backup", kept)
     user = apsw.Connection(str(kept / "postroom.db"))
     user.pragma("journal_mode", "wal")
     user.execute("SELECT count(*) FROM messages").fetchall()
 
-    assert 5 == full("backup", kept).code
+    assert 5 == filled_installation("backup", kept).code
     user.close()
-    assert 0 == full("backup", kept).code
+    assert 0 == filled_installation("backup", kept).code
 
 
-def test_an_interrupted_restore_goes_on(full, data, tmp_path, monkeypatch):
+def test_an_interrupted_restore_can_be_resumed(filled_installation, data, tmp_path, monkeypatch):
     from postroom.blobs.files import FileBlobs
 
     kept, new = tmp_path / "kept", tmp_path / "new"
-    full("backup", kept)
+    filled_installation("backup", kept)
     real = FileBlobs.put
     calls: list[int] = []
 
@@ -126,21 +130,23 @@ def test_an_interrupted_restore_goes_on(full, data, tmp_path, monkeypatch):
         return await real(self, contents, **how)
 
     monkeypatch.setattr(FileBlobs, "put", fails)
-    interrupted = full("--data", new, "restore", kept)
+    interrupted = filled_installation("--data", new, "restore", kept)
     monkeypatch.setattr(FileBlobs, "put", real)
 
     assert 0 != interrupted.code
-    assert 0 == full("--data", new, "restore", kept).code
-    assert is_whole(full, new)
+    assert 0 == filled_installation("--data", new, "restore", kept).code
+    assert is_whole(filled_installation, new)
     assert subjects(data) == subjects(new)
 
 
-def test_a_backup_that_fails_leaves_the_one_before(full, receive, tmp_path, monkeypatch):
+def test_a_failed_backup_keeps_the_previous_one(
+    filled_installation, receive, tmp_path, monkeypatch
+):
     from postroom.blobs.files import FileBlobs
     from postroom.errors import StorageFull
 
     kept = tmp_path / "kept"
-    full("backup", kept)
+    filled_installation("backup", kept)
     before = subjects(kept)
     receive(mail("After"))
 
@@ -148,18 +154,18 @@ def test_a_backup_that_fails_leaves_the_one_before(full, receive, tmp_path, monk
         raise StorageFull("the disk is full")
 
     monkeypatch.setattr(FileBlobs, "put", is_full)
-    failed = full("backup", kept)
+    failed = filled_installation("backup", kept)
     monkeypatch.undo()
 
     assert 9 == failed.code
     assert before == subjects(kept)
-    assert is_whole(full, kept)
+    assert is_whole(filled_installation, kept)
 
 
 @pytest.mark.parametrize("harm", ["damage", "loss"])
 @pytest.mark.parametrize("command", ["backup", "migrate"])
-def test_a_blob_that_is_not_whole_is_named_and_the_rest_is_kept(
-    full, data, tmp_path, harm, command
+def test_a_damaged_blob_is_reported_and_the_others_are_backed_up(
+    filled_installation, data, tmp_path, harm, command
 ):
     first = blobs(data)[0]
     if harm == "damage":
@@ -169,7 +175,7 @@ def test_a_blob_that_is_not_whole_is_named_and_the_rest_is_kept(
     new = tmp_path / "new"
     words = ("backup", new) if command == "backup" else ("migrate", "--from", data, "--to", new)
 
-    ran = full(*words, "-o", "json")
+    ran = filled_installation(*words, "-o", "json")
 
     assert 1 == ran.code
     [problem] = ran.json["problems"]
@@ -183,9 +189,9 @@ _KNOWN_BY_HASH = [("restore", "rot"), ("migrate", "rot")]
 
 
 @pytest.mark.parametrize(("command", "harm"), _KNOWN_BY_SIZE + _KNOWN_BY_HASH)
-def test_what_the_target_has_already_is_not_trusted(full, data, tmp_path, command, harm):
+def test_blobs_in_the_target_are_verified(filled_installation, data, tmp_path, command, harm):
     new, kept = tmp_path / "new", tmp_path / "kept"
-    full("backup", kept)
+    filled_installation("backup", kept)
     words = {
         "backup": ("backup", kept),
         "restore": ("--data", new, "restore", kept),
@@ -197,29 +203,31 @@ def test_what_the_target_has_already_is_not_trusted(full, data, tmp_path, comman
     content = blobs(data)[0].read_bytes()
     first.write_bytes(content[:-1] if harm == "cut" else bytes(len(content)))
 
-    assert 0 == full(*words[command]).code
+    assert 0 == filled_installation(*words[command]).code
 
     assert content == first.read_bytes()
-    assert is_whole(full, target)
+    assert is_whole(filled_installation, target)
 
 
-def test_a_backup_comes_back_into_a_bucket(full, data, tmp_path, monkeypatch):
-    full("backup", tmp_path / "kept")
+def test_a_backup_is_restored_into_a_bucket(filled_installation, data, tmp_path, monkeypatch):
+    filled_installation("backup", tmp_path / "kept")
     with s3.running() as bucket:
         monkeypatch.setattr(ObjectBlobs, "at", lambda *_: ObjectBlobs(bucket))
         monkeypatch.setenv("POSTROOM_BLOBS_URL", "s3://postroom-test/back")
 
-        assert 0 == full("--data", tmp_path / "new", "restore", tmp_path / "kept").code
+        assert (
+            0 == filled_installation("--data", tmp_path / "new", "restore", tmp_path / "kept").code
+        )
 
-        assert is_whole(full, tmp_path / "new")
+        assert is_whole(filled_installation, tmp_path / "new")
     assert [] == blobs(tmp_path / "new")
 
 
 @pytest.mark.parametrize("command", ["restore", "migrate"])
-def test_logins_come_along(full, data, tmp_path, monkeypatch, command):
+def test_logins_are_backed_up(filled_installation, data, tmp_path, monkeypatch, command):
     monkeypatch.setenv("POSTROOM_SECRETS", "file")
     FileVault(data / "secrets").write("work", {"password": "s3cret"})
-    full("inbox", "create", "--username", "ana")
+    filled_installation("inbox", "create", "--username", "ana")
     database = apsw.Connection(str(data / "postroom.db"))
     for number, name in enumerate(("work", "forgotten"), 1):
         database.execute(
@@ -230,10 +238,10 @@ def test_logins_come_along(full, data, tmp_path, monkeypatch, command):
     database.close()
     new = tmp_path / "new"
     if command == "migrate":
-        ran = full("migrate", "--from", data, "--to", new, "-o", "json")
+        ran = filled_installation("migrate", "--from", data, "--to", new, "-o", "json")
     else:
-        full("backup", tmp_path / "kept")
-        ran = full("--data", new, "restore", tmp_path / "kept", "-o", "json")
+        filled_installation("backup", tmp_path / "kept")
+        ran = filled_installation("--data", new, "restore", tmp_path / "kept", "-o", "json")
 
     assert (0, ["forgotten"]) == (ran.code, ran.json["without_login"])
     assert {"password": "s3cret"} == FileVault(new / "secrets").read("work")
@@ -242,52 +250,54 @@ def test_logins_come_along(full, data, tmp_path, monkeypatch, command):
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])
-def test_two_at_once_into_one_folder_are_one_too_many(full, tmp_path, monkeypatch, command):
+def test_concurrent_backups_into_one_folder_are_refused(
+    filled_installation, tmp_path, monkeypatch, command
+):
     from postroom.blobs.files import FileBlobs
 
     kept, new = tmp_path / "kept", tmp_path / "new"
-    full("backup", tmp_path / "first")
+    filled_installation("backup", tmp_path / "first")
     words = ("backup", kept) if command == "backup" else ("--data", new, "restore", "../first")
     real, ran = FileBlobs.put, []
 
     async def put(self, contents, **how):
         if not ran:
             ran.append(None)
-            ran.append(await asyncio.to_thread(full, *words))
+            ran.append(await asyncio.to_thread(filled_installation, *words))
         return await real(self, contents, **how)
 
     monkeypatch.setattr(FileBlobs, "put", put)
-    first = full(*words)
+    first = filled_installation(*words)
 
     assert (0, 5) == (first.code, ran[1].code)
     assert "is running" in ran[1].err
     target = kept if command == "backup" else new
     assert [] == [path.name for path in target.iterdir() if path.name.startswith(".")]
-    assert is_whole(full, target)
+    assert is_whole(filled_installation, target)
 
 
-def test_what_a_killed_backup_left_does_not_stop_the_next(full, tmp_path):
+def test_remains_of_a_killed_backup_do_not_stop_the_next(filled_installation, tmp_path):
     kept = tmp_path / "kept"
     kept.mkdir()
     for name in (".backup-lock", ".new-postroom.db"):
         (kept / name).write_bytes(b"left")
 
-    assert 0 == full("backup", kept).code
+    assert 0 == filled_installation("backup", kept).code
 
     assert [] == list(kept.glob(".*"))
-    assert is_whole(full, kept)
+    assert is_whole(filled_installation, kept)
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_refused_restore_leaves_nothing(full, tmp_path, monkeypatch, is_there):
+def test_a_refused_restore_leaves_nothing(filled_installation, tmp_path, monkeypatch, is_there):
     new = tmp_path / "new"
-    full("backup", tmp_path / "kept")
+    filled_installation("backup", tmp_path / "kept")
     monkeypatch.setenv("POSTROOM_AUDIT_KEY", "ab" * 32)
     if is_there:
         new.mkdir()
         (new / "mine").write_text("kept")
 
-    assert 5 == full("--data", new, "restore", tmp_path / "kept").code
+    assert 5 == filled_installation("--data", new, "restore", tmp_path / "kept").code
 
     assert ([new / "mine"] if is_there else []) == list(new.glob("*"))
     assert is_there == new.exists()
@@ -295,18 +305,18 @@ def test_a_refused_restore_leaves_nothing(full, tmp_path, monkeypatch, is_there)
 
 @pytest.mark.parametrize("way", ["restore", "migrate", "postgres"])
 def test_webhooks_sign_with_the_same_secret_elsewhere(
-    full, data, tmp_path, monkeypatch, request, way
+    filled_installation, data, tmp_path, monkeypatch, request, way
 ):
-    made = full("webhook", "create", "https://example.com/hook", "-o", "json").json
+    made = filled_installation("webhook", "create", "https://example.com/hook", "-o", "json").json
     new = tmp_path / "new"
     if way == "restore":
-        full("backup", tmp_path / "kept")
-        assert 0 == full("--data", new, "restore", tmp_path / "kept").code
+        filled_installation("backup", tmp_path / "kept")
+        assert 0 == filled_installation("--data", new, "restore", tmp_path / "kept").code
     elif way == "migrate":
-        assert 0 == full("migrate", "--from", data, "--to", new).code
+        assert 0 == filled_installation("migrate", "--from", data, "--to", new).code
     else:
         url = request.getfixturevalue("database_url")
-        assert 0 == full("migrate", "--from", data, "--to", url).code
+        assert 0 == filled_installation("migrate", "--from", data, "--to", url).code
         new = data
         monkeypatch.setenv("POSTROOM_DATABASE_URL", url)
 
@@ -321,50 +331,52 @@ def test_webhooks_sign_with_the_same_secret_elsewhere(
 
 
 @pytest.fixture
-def apart(tmp_path, monkeypatch):
-    """Where the key of logins is to be."""
+def external_key(tmp_path, monkeypatch):
+    """The place of the key of logins, outside of the data folder."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setenv("POSTROOM_SECRETS", "file")
     monkeypatch.setenv("POSTROOM_VAULT_KEY_FILE", str(tmp_path / "elsewhere" / "vault.key"))
     return tmp_path / "elsewhere" / "vault.key"
 
 
-def test_a_backup_that_holds_the_key_of_logins_says_so(full, data, tmp_path, monkeypatch):
+def test_a_backup_with_the_key_of_logins_says_so(filled_installation, data, tmp_path, monkeypatch):
     monkeypatch.setenv("POSTROOM_SECRETS", "file")
-    without = full("backup", tmp_path / "first")
+    without = filled_installation("backup", tmp_path / "first")
     FileVault(data / "secrets").write("work", {"password": "s3cret"})
-    with_logins = full("backup", tmp_path / "second")
+    with_logins = filled_installation("backup", tmp_path / "second")
 
     assert "POSTROOM_VAULT_KEY_FILE" not in without.err
     assert "POSTROOM_VAULT_KEY_FILE" in with_logins.err
 
 
-def test_a_key_that_lies_apart_is_in_no_backup(full, data, tmp_path, apart):
+def test_an_external_key_is_in_no_backup(filled_installation, data, tmp_path, external_key):
     FileVault(data / "secrets").write("work", {"password": "s3cret"})
     shutil.copytree(data / "secrets", tmp_path / "kept" / "secrets")  # an earlier backup
-    ran = full("backup", tmp_path / "kept")
-    restored = full("--data", tmp_path / "new", "restore", tmp_path / "kept")
+    ran = filled_installation("backup", tmp_path / "kept")
+    restored = filled_installation("--data", tmp_path / "new", "restore", tmp_path / "kept")
 
     assert (0, 0, False) == (ran.code, restored.code, "KEY_FILE" in ran.err)
-    key = apart.read_bytes()
+    key = external_key.read_bytes()
     for folder in (data, tmp_path / "kept", tmp_path / "new"):
         files = [path for path in folder.rglob("*") if path.is_file()]
         assert [] == [path for path in files if key in path.read_bytes()]
-        vault = FileVault(folder / "secrets", apart)
+        vault = FileVault(folder / "secrets", external_key)
         assert {"password": "s3cret"} == vault.read("work")
 
 
-def test_a_backup_with_its_key_comes_back_where_the_key_lies_apart(full, data, tmp_path, apart):
+def test_a_backup_with_its_key_is_restored_with_an_external_key(
+    filled_installation, data, tmp_path, external_key
+):
     FileVault(tmp_path / "old" / "secrets").write("work", {"password": "s3cret"})
-    full("backup", tmp_path / "kept")
+    filled_installation("backup", tmp_path / "kept")
     shutil.copytree(tmp_path / "old" / "secrets", tmp_path / "kept" / "secrets")
-    apart.write_bytes(b"k" * 32)
+    external_key.write_bytes(b"k" * 32)
     new = tmp_path / "new"
-    assert 0 == full("--data", new, "restore", tmp_path / "kept").code
+    assert 0 == filled_installation("--data", new, "restore", tmp_path / "kept").code
     add_account(new)
 
-    assert 0 == full("--data", new, "account", "list").code
-    assert {"password": "s3cret"} == FileVault(new / "secrets", apart).read("work")
+    assert 0 == filled_installation("--data", new, "account", "list").code
+    assert {"password": "s3cret"} == FileVault(new / "secrets", external_key).read("work")
     assert not (new / "secrets" / "key").exists()
     assert (tmp_path / "kept" / "secrets" / "key").exists()
 
@@ -380,26 +392,30 @@ def add_account(folder: Path) -> None:
     database.close()
 
 
-def test_a_lost_key_of_logins_is_told_and_stops_nobody(full, data, apart, caplog):
+def test_a_lost_key_of_logins_is_reported_and_stops_no_restore(
+    filled_installation, data, external_key, caplog
+):
     FileVault(data / "secrets").write("work", {"password": "s3cret"})
     add_account(data)
-    before = full("doctor", "-o", "json").json["checks"]
-    listed = full("account", "list")
-    after = full("doctor", "-o", "json").json["checks"]
-    apart.unlink()
-    without = full("account", "list")
-    lost = full("doctor", "-o", "json").json["checks"]
+    before = filled_installation("doctor", "-o", "json").json["checks"]
+    listed = filled_installation("account", "list")
+    after = filled_installation("doctor", "-o", "json").json["checks"]
+    external_key.unlink()
+    without = filled_installation("account", "list")
+    lost = filled_installation("doctor", "-o", "json").json["checks"]
 
     said = [next(c for c in checks if c["check"] == "logins") for checks in (before, after, lost)]
     assert ["warning", "ok", "problem"] == [one["status"] for one in said]
     assert (0, 0) == (listed.code, without.code)
-    assert str(apart) in said[1]["detail"]
+    assert str(external_key) in said[1]["detail"]
     assert "is not at" in said[2]["detail"]
     [record, *_] = [r for r in caplog.records if r.msg == "accounts.no_login"]
     assert "*.sealed" in record.error
 
 
-def test_a_backup_of_an_earlier_version_has_no_secret_of_a_webhook_in_clear(full, data, tmp_path):
+def test_a_backup_of_an_earlier_version_has_no_secret_of_a_webhook_in_clear(
+    filled_installation, data, tmp_path
+):
     secret = "whsec_" + "A" * 43 + "="
     database = apsw.Connection(str(data / "postroom.db"))
     database.execute(
@@ -408,7 +424,7 @@ def test_a_backup_of_an_earlier_version_has_no_secret_of_a_webhook_in_clear(full
         (secret,),
     )
     database.close()
-    assert 0 == full("backup", tmp_path / "kept").code
+    assert 0 == filled_installation("backup", tmp_path / "kept").code
 
     kept = b"".join(path.read_bytes() for path in (tmp_path / "kept").glob("postroom.db*"))
     assert secret[6:].encode() not in kept

@@ -1,4 +1,4 @@
-"""A shell completes words of a list, addresses, labels, mailboxes and recent ids; quietly."""
+"""Shell completion of keywords, addresses, labels, mailboxes and recent ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.servers.postroom import environment, write_program
 
 @pytest.fixture
 def complete(process):
-    """What a shell is offered for an unfinished line."""
+    """The completions of an incomplete line."""
 
     def run(line: str, shell: str = "bash", **env: str) -> list[str]:
         words = line.split()
@@ -33,14 +33,14 @@ def values(lines: list[str]) -> list[str]:
     return [line.partition(",")[2] for line in lines]
 
 
-def test_words_of_a_list_are_completed(complete):
+def test_keywords_are_completed(complete):
     assert ["newest", "oldest"] == values(complete("postroom search --sort "))
     assert ["words"] == values(complete("postroom search --mode w"))
     assert ["flagged"] == values(complete("postroom message flag x fl"))
     assert ["file"] == [line.partition(",")[0] for line in complete("postroom send --attach ")]
 
 
-def test_what_is_stored_is_completed(complete, postroom, receive, inbox):
+def test_stored_values_are_completed(complete, postroom, receive, inbox):
     files = [("a.pdf", "application/pdf", b"%PDF")]
     got = receive(mail("Tea\ttime \x1b[31m", attachments=files))
     message_id, thread_id = got["message_id"], got["thread_id"]
@@ -65,7 +65,7 @@ def test_what_is_stored_is_completed(complete, postroom, receive, inbox):
     assert 1 == len(complete("postroom attachment save att_"))
 
 
-def test_an_id_is_explained_where_the_shell_can_show_it(complete, receive):
+def test_ids_have_descriptions_in_shells_that_show_them(complete, receive):
     message_id = receive(mail("Tea \x1b[31m time", sender="Ana <ana@example.com>"))["message_id"]
 
     offered = complete("postroom message show ", "zsh")
@@ -75,7 +75,7 @@ def test_an_id_is_explained_where_the_shell_can_show_it(complete, receive):
     assert "\x1b" not in "".join(offered)
 
 
-def test_nothing_is_said_or_created_if_there_is_nothing(complete, tmp_path):
+def test_completion_without_a_store_prints_and_creates_nothing(complete, tmp_path):
     assert [] == complete("postroom message show ")
     assert [] == complete(f"postroom --data {tmp_path}/none message show ")
     assert [] == complete("postroom --url http://127.0.0.1:1 message show ")

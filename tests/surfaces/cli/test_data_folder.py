@@ -1,4 +1,4 @@
-"""A store is created on purpose only, and used by the user to whom it belongs."""
+"""A store is created deliberately, and used only by the user who owns it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.mails import mail
 from tests.servers.postroom import command, environment
 
 FREE = {"config", "doctor", "completion", "version", "rule check", "rule test", "migrate"}
-"""Commands that open no store of --data."""
+"""Commands that do not open the store of --data."""
 
 CREATING = {"serve", "mcp", "import", "restore", "inbox create"}
 ARGUMENTS = {
@@ -38,7 +38,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("name", [r.name for r in COMMANDS if r.name not in {*FREE, *CREATING}])
-def test_a_mistyped_folder_is_named_and_not_created(
+def test_a_missing_folder_is_an_error_and_not_created(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -102,7 +102,7 @@ def test_a_restored_backup_is_a_new_store(postroom, inbox, tmp_path: Path) -> No
 
 
 OWNERS = {
-    # folder, database, this process: who is named, or nobody
+    # owners of the folder, the database and this process; the named user or None
     (7, 7, 7): None,
     (7, None, 7): None,
     (0, 7, 7): None,
@@ -122,7 +122,7 @@ OWNERS = {
 
 
 @pytest.mark.parametrize("owners", OWNERS)
-def test_only_the_owner_of_a_folder_uses_it(
+def test_only_the_owner_of_a_folder_can_use_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owners: tuple[int | None, int | None, int]
 ) -> None:
     of_folder, of_database, me = owners
@@ -166,7 +166,7 @@ def test_root_leaves_nothing_in_the_folder_of_another_user(process, inbox, data:
     shutil.rmtree(data)
 
 
-def test_a_folder_that_cannot_be_written_to_is_named_with_its_fix(
+def test_an_unwritable_folder_is_reported_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = tmp_path / "my data"
@@ -183,7 +183,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_with_its_fix(
         session.check_writable(tmp_path / "file")
 
 
-def test_a_read_only_file_system_is_told_from_missing_rights() -> None:
+def test_a_read_only_file_system_is_distinguished_from_missing_rights() -> None:
     read_only = next(
         (Path(p) for p in ("/sys", "/proc/sys") if os.statvfs(p).f_flag & os.ST_RDONLY), None
     )

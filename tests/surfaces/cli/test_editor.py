@@ -1,4 +1,4 @@
-"""Without a text, a person at a terminal writes a mail in the editor."""
+"""Without a text, a user at a terminal writes a mail in an editor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEAD = "To: ana@example.com\nSubject: Hi\n"
 
 @pytest.fixture
 def editor(tmp_path):
-    """Makes an editor that writes a text above the line, and keeps what it was given."""
+    """Creates an editor that inserts a text above the separator, and records its input."""
 
     def make(text: str, *, head: str | None = None, code: int = 0) -> tuple[str, Path]:
         given, script = tmp_path / "given", tmp_path / "editor.py"

@@ -1,4 +1,4 @@
-"""What came in comes out again, byte for byte, and goes in again the same."""
+"""Exported mail is identical to the received mail, and can be imported again."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ async def sources(app, inbox_id):
     return [await app.services.blobs.read(m.raw) for m in messages]
 
 
-async def carry(app, source_id, target_id, path, kind):
-    """Export an inbox to a place and import that place into another inbox."""
+async def export_and_import(app, source_id, target_id, path, kind):
+    """Export an inbox to a path and import that path into another inbox."""
     with open_target(path, kind) as target:
         await export_mail(app.services, source_id, target)
     source = open_source(path, kind=kind, mailbox="Inbox", max_bytes=1_000_000)
@@ -56,10 +56,10 @@ async def carry(app, source_id, target_id, path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_nasty_mails_survive_export_and_import(app, tmp_path, kind):
+async def test_difficult_mails_survive_export_and_import(app, tmp_path, kind):
     first, second = await fill(app, NASTY), await fill(app, [], "ana")
 
-    outcome = await carry(app, first, second, tmp_path / "out", kind)
+    outcome = await export_and_import(app, first, second, tmp_path / "out", kind)
 
     assert (len(NASTY), 0) == (outcome.stored, outcome.refused)
     assert NASTY == await sources(app, second)
@@ -80,7 +80,7 @@ def test_any_mails_survive_export_and_import(tmp_path_factory, kind, mails):
 
     async def work(app):
         first, second = await fill(app, mails), await fill(app, [], "ana")
-        await carry(app, first, second, folder / "out", kind)
+        await export_and_import(app, first, second, folder / "out", kind)
         return await sources(app, first), await sources(app, second)
 
     kept, carried = Session(data=str(folder / "data")).run(work, creates=True)
@@ -88,7 +88,7 @@ def test_any_mails_survive_export_and_import(tmp_path_factory, kind, mails):
     assert kept == carried
 
 
-async def test_a_maildir_carries_mailboxes_and_flags(app, tmp_path):
+async def test_a_maildir_keeps_mailboxes_and_flags(app, tmp_path):
     first, second = await fill(app, []), await fill(app, [], "ana")
     places = [
         ("Inbox", ("seen", "flagged")),
@@ -106,7 +106,7 @@ async def test_a_maildir_carries_mailboxes_and_flags(app, tmp_path):
         ],
     )
 
-    await carry(app, first, second, tmp_path / "out", "maildir")
+    await export_and_import(app, first, second, tmp_path / "out", "maildir")
 
     carried = [m async for m in app.services.store.raw_messages(second, EVERYTHING)]
     assert sorted(places) == sorted((m.mailboxes[0], m.flags) for m in carried)
@@ -132,7 +132,7 @@ def test_an_exported_maildir_is_read_by_other_programs(postroom, receive):
     assert ("Hello", "FS") == (message["subject"], message.get_flags())
 
 
-def test_an_export_can_be_packed_or_go_into_a_pipe(postroom, process, receive):
+def test_an_export_can_be_compressed_or_piped(postroom, process, receive):
     receive(mail())
     to = ("--inbox", "bo@postroom.localhost")
 
@@ -144,7 +144,7 @@ def test_an_export_can_be_packed_or_go_into_a_pipe(postroom, process, receive):
     assert plain == lzma.decompress(Path("a.mbox.xz").read_bytes()) == piped.out.encode()
 
 
-def test_an_export_is_private_and_tells_what_it_wrote(postroom, receive):
+def test_an_export_is_private_and_reports_what_it_wrote(postroom, receive):
     receive(mail())
 
     result = postroom("export", "a.mbox", "--inbox", "bo@postroom.localhost", "-o", "json")
@@ -154,7 +154,7 @@ def test_an_export_is_private_and_tells_what_it_wrote(postroom, receive):
     assert ["a.mbox"] == [path.name for path in Path().iterdir()]
 
 
-def test_an_export_replaces_nothing(postroom, receive):
+def test_an_export_overwrites_nothing(postroom, receive):
     receive(mail())
     Path("a.mbox").write_text("mine")
 
@@ -172,7 +172,7 @@ def test_an_export_replaces_nothing(postroom, receive):
         (["out.mbox"], 2),
     ],
 )
-def test_an_export_that_cannot_be_leaves_nothing_behind(postroom, inbox, words, code):
+def test_a_failed_export_leaves_no_files(postroom, inbox, words, code):
     result = postroom("export", *words)
 
     assert code == result.code

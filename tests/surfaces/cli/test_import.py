@@ -1,4 +1,4 @@
-"""Mail from files: all of it, once, however often it is interrupted."""
+"""Mail is imported from files completely and once, however often it is interrupted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def mbox(*mails: bytes) -> bytes:
 
 
 def sources(data: Path) -> list[bytes]:
-    """The bytes of everything that is stored, in the order of arrival."""
+    """The bytes of all stored mails, in the order of arrival."""
 
     async def read(app):
         [inbox] = (await app.services.store.inboxes_at([TO[1]])).values()
@@ -37,7 +37,7 @@ def sources(data: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("suffix", [".mbox", ".mbox.xz", ".mbox.gz"])
-def test_an_mbox_is_taken_in_packed_or_not(postroom, data, inbox, suffix):
+def test_an_mbox_is_imported_compressed_or_not(postroom, data, inbox, suffix):
     mails = [mail(f"Number {n}") for n in range(3)]
     pack = {".mbox.xz": lzma.compress, ".mbox.gz": gzip.compress}.get(suffix, bytes)
     file = Path(f"mail{suffix}")
@@ -61,7 +61,7 @@ def test_a_second_run_stores_nothing_twice(postroom, data, inbox):
     assert "6 mails read: 0 stored, 6 duplicates, 0 refused\n" == again.out
 
 
-def test_the_inbox_is_made_when_asked_for(postroom, data):
+def test_the_inbox_is_created_on_request(postroom, data):
     Path("a.mbox").write_bytes(mbox(mail()))
 
     refused = postroom("import", "a.mbox", *TO)
@@ -70,14 +70,14 @@ def test_the_inbox_is_made_when_asked_for(postroom, data):
     assert (3, 0) == (refused.code, made.code)
 
 
-def test_an_inbox_is_named_by_its_id_too(postroom, data, inbox):
+def test_an_inbox_can_be_named_by_its_id(postroom, data, inbox):
     Path("a.eml").write_bytes(mail())
 
     assert 0 == postroom("import", "a.eml", "--inbox", inbox["id"]).code
     assert 1 == len(sources(data))
 
 
-def test_files_and_folders_of_eml_are_taken_in_the_order_of_their_names(postroom, data, inbox):
+def test_eml_files_and_folders_are_imported_in_the_order_of_names(postroom, data, inbox):
     Path("letters/deep").mkdir(parents=True)
     mails = [mail(f"Number {n}") for n in range(4)]
     for path, raw in zip(
@@ -128,7 +128,7 @@ def test_the_mailbox_can_be_named(postroom, inbox):
     assert 1 == page["total"]
 
 
-def test_what_is_no_mail_is_named_with_its_place_and_passed_over(
+def test_other_files_are_reported_with_their_position_and_skipped(
     postroom, data, inbox, monkeypatch
 ):
     monkeypatch.setenv("POSTROOM_LIMIT_MESSAGE_BYTES", "2000")
@@ -148,7 +148,7 @@ def test_what_is_no_mail_is_named_with_its_place_and_passed_over(
 
 
 @pytest.mark.parametrize("cut", [1, 60, 200])
-def test_a_damaged_archive_gives_what_it_can_and_says_so(postroom, data, inbox, cut):
+def test_a_damaged_archive_is_imported_as_far_as_possible(postroom, data, inbox, cut):
     packed = lzma.compress(mbox(*(mail(f"Number {n}", "text " * 500) for n in range(3))))
     Path("a.mbox.xz").write_bytes(packed[:-cut])
 
@@ -182,7 +182,7 @@ def test_a_source_that_cannot_be_read_stops_it_before_it_begins(postroom, data, 
     assert [] == sources(data)
 
 
-def test_each_batch_is_told_once_it_is_on_disk(postroom, data, inbox):
+def test_each_batch_is_reported_once_it_is_on_disk(postroom, data, inbox):
     Path("a.mbox").write_bytes(mbox(*(mail() for _ in range(5))))
 
     result = postroom("import", "a.mbox", *TO, "--batch", "2", "--verbose")
@@ -203,7 +203,9 @@ def start_import(data: Path, **pipes: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("acknowledged", [1, 7, 23])
-def test_a_killed_import_loses_nothing_it_told_of_and_goes_on(postroom, data, inbox, acknowledged):
+def test_a_killed_import_loses_no_reported_mail_and_can_be_resumed(
+    postroom, data, inbox, acknowledged
+):
     mails = [mail(f"Number {n}") for n in range(40)]
     Path("a.mbox").write_bytes(mbox(*mails))
 
@@ -223,7 +225,7 @@ def test_a_killed_import_loses_nothing_it_told_of_and_goes_on(postroom, data, in
     assert 0 == postroom("verify").code
 
 
-def test_ctrl_c_leaves_whole_batches(postroom, data, inbox):
+def test_ctrl_c_leaves_complete_batches(postroom, data, inbox):
     mails = [mail(f"Number {n}") for n in range(60)]
     Path("a.mbox").write_bytes(mbox(*mails))
 
@@ -253,7 +255,7 @@ def test_two_imports_at_once_into_one_inbox_store_each_mail_once(data, postroom,
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
-def test_a_mail_that_the_database_refuses_is_passed_over_alone(
+def test_only_the_mail_that_the_database_refuses_is_skipped(
     postroom, data, database, request, monkeypatch
 ):
     if database == "postgres":

@@ -1,4 +1,4 @@
-"""Mail from archives and mixed files: what is mail is stored, the rest is named."""
+"""Import from archives and mixed files: mail is stored, other files are reported."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ARCHIVES = {
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_an_archive_of_mail_is_read_and_its_names_mean_nothing(postroom, data, inbox, name):
+def test_mail_in_an_archive_is_recognised_by_its_content(postroom, data, inbox, name):
     Path(name).write_bytes(ARCHIVES[name])
 
     ran = postroom("import", name, *TO, "-o", "json")
@@ -80,7 +80,7 @@ NO_MAIL = {
 }
 
 
-def test_what_is_no_mail_is_named_and_the_rest_is_stored(postroom, data, inbox):
+def test_other_files_are_reported_and_mail_is_stored(postroom, data, inbox):
     Path("mixed.zip").write_bytes(zipped({**NO_MAIL, "a.eml": MAILS[0]}))
     for name, content in NO_MAIL.items():
         Path(name).write_bytes(content)
@@ -98,7 +98,7 @@ def test_what_is_no_mail_is_named_and_the_rest_is_stored(postroom, data, inbox):
     assert ran.out.endswith("2 stored, 0 duplicates, 15 refused\n")
 
 
-def test_force_takes_what_has_no_header(postroom, data, inbox):
+def test_force_imports_files_without_headers(postroom, data, inbox):
     Path("notes.txt").write_bytes(NO_MAIL["notes.txt"])
 
     refused = postroom("import", "notes.txt", *TO)
@@ -120,7 +120,7 @@ def test_force_takes_what_has_no_header(postroom, data, inbox):
         b"X-" + b"a" * 300 + b"\nFrom: x",
     ],
 )
-def test_broken_mail_is_still_mail(raw):
+def test_damaged_mail_is_imported(raw):
     assert has_mail_header(raw) is not raw.startswith(b"X-a")
 
 
@@ -166,7 +166,7 @@ def test_links_and_devices_are_not_followed(postroom, data, inbox):
 
 @pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.tar.xz", "a.zip"])
 @pytest.mark.parametrize("part", [0.3, 0.5])
-def test_a_damaged_archive_is_named_and_ends_well(postroom, inbox, name, part):
+def test_a_damaged_archive_is_reported_without_a_crash(postroom, inbox, name, part):
     whole = ARCHIVES[name]
     Path(name).write_bytes(whole[: int(len(whole) * part)])
     Path("b.eml").write_bytes(mail("Beside it"))
@@ -179,7 +179,7 @@ def test_a_damaged_archive_is_named_and_ends_well(postroom, inbox, name, part):
 
 
 @pytest.mark.parametrize("kind", ["xz", "gz", "zip"])
-def test_a_bomb_is_stopped(postroom, data, inbox, monkeypatch, kind):
+def test_a_decompression_bomb_is_stopped(postroom, data, inbox, monkeypatch, kind):
     monkeypatch.setattr(mail_files, "_MIN_EXPANDED", 1_000_000)
     monkeypatch.setattr(mail_files, "_MAX_RATIO", 10)
     bomb = {"big.eml": mail("Big") + b"\0" * 30_000_000, "a.eml": MAILS[0]}

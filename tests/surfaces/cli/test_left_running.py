@@ -1,4 +1,4 @@
-"""A server that is left running on what has moved away takes nothing more: it would be lost."""
+"""A server still running on an installation that has moved accepts no more mail."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def post(smtp: int) -> None:
 
 
 def move(process, server: Running, place: str, target: Path) -> None:
-    """Move an installation; what its server writes by itself meanwhile is a reason to try again."""
+    """Move an installation, and retry if the server wrote to it meanwhile."""
     deadline = time.monotonic() + 120
     while moved := process("--data", server.data, "migrate", "--from", place, "--to", target):
         if moved.code == 0:
@@ -53,7 +53,7 @@ def test_a_server_left_running_acknowledges_nothing(served, process, tmp_path: P
         with pytest.raises(smtplib.SMTPDataError) as refused:
             post(smtp)
         late = rest.post("/v1/inboxes", json={"username": "late"})
-        # A key that was never used is noted to be, or not: reading does not depend on it.
+        # Recording the first use of a key may fail; reading does not depend on it.
         listed = rest.get("/v1/inboxes", headers={"Authorization": f"Bearer {unused}"})
         ready = rest.get("/readyz")
 

@@ -1,4 +1,4 @@
-"""What the program logs has bounds, whatever it tells of."""
+"""Log output is bounded and structured, and has no secrets."""
 
 from __future__ import annotations
 

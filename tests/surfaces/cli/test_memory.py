@@ -1,4 +1,4 @@
-"""Memories at the terminal: kept and found as typed, and as lines of JSON out and in."""
+"""Memories at the terminal: stored, found, exported and imported as lines of JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def line(**fields: object) -> bytes:
     return json.dumps({**GOOD, **fields}).encode() + b"\n"
 
 
-def test_a_memory_is_kept_shown_changed_and_forgotten(postroom, data):
+def test_a_memory_is_stored_shown_changed_and_deleted(postroom, data):
     words = ("memory", "add", "tea", "Ana likes tea.", "--tag", "people", "--tag", "drinks")
     added = postroom(*words, "--link", "about=ana@example.com", "-o", "json").json
     changed = postroom("memory", "update", "tea", "Ana likes coffee.", "-o", "json").json
@@ -39,7 +39,7 @@ def test_a_link_needs_a_type(postroom, data):
     assert 3 == postroom("memory", "show", "tea").code
 
 
-def test_what_is_exported_is_taken_in_elsewhere_with_its_trust(postroom, receive, data):
+def test_an_export_is_imported_with_its_trust(postroom, receive, data):
     received = receive(mail(text="Pay to 7."))
     source = f"source={received['message_id']}"
     postroom("memory", "add", "bank", "They are paid to 7.", "--link", source)
@@ -77,7 +77,7 @@ def test_words_of_mail_beside_a_memory_are_marked(postroom, receive, data):
     assert shown["untrusted"]
 
 
-def test_what_was_stale_where_it_comes_from_is_stale_here(postroom, data):
+def test_an_imported_stale_memory_is_stale(postroom, data):
     stale = line(stale=True, links=[{"type": "source", "to": "msg_" + "0" * 26}])
     postroom("memory", "import", "-", stdin=stale)
     postroom("memory", "update", "tea", "--tag", "x")
@@ -110,7 +110,7 @@ def test_standard_input_and_output_serve_as_files(postroom, data):
         (line(expires_at="2001-01-31"), "expires_at: is in the past"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_told_and_the_rest_taken_in(postroom, data, bad, words):
+def test_an_invalid_line_is_reported_and_the_rest_imported(postroom, data, bad, words):
     result = postroom("memory", "import", "-", stdin=bad + line())
 
     assert "memories read: 2; 1 new, 0 changed, 1 refused\n" == result.out
@@ -128,7 +128,7 @@ def test_a_line_that_cannot_be_read_is_told_and_the_rest_taken_in(postroom, data
         (("export", "here.jsonl"), "here.jsonl exists"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(postroom, data, words, sentence):
+def test_an_unusable_file_is_named(postroom, data, words, sentence):
     Path("here.jsonl").write_bytes(b"mine")
 
     result = postroom("memory", *words)
@@ -144,14 +144,14 @@ def test_a_file_that_cannot_be_used_is_named(postroom, data, words, sentence):
         ("POSTROOM_MEMORY_SEARCH", "false", "search of memories is off"),
     ],
 )
-def test_the_doctor_says_what_is_not_found(postroom, data, monkeypatch, name, value, sentence):
+def test_doctor_reports_missing_embeddings(postroom, data, monkeypatch, name, value, sentence):
     monkeypatch.setenv(name, value)
 
     assert sentence in postroom("doctor").out
 
 
 @pytest.mark.parametrize("levels", [65, 900, 100_000])
-def test_a_line_that_is_nested_too_deeply_is_passed_over(postroom, data, tmp_path, levels):
+def test_a_line_that_is_nested_too_deeply_is_skipped(postroom, data, tmp_path, levels):
     deep = b'{"key": "deep", "text": %s}\n' % (b"[" * levels + b"]" * levels)
     file = tmp_path / "memories.jsonl"
     file.write_bytes(deep + line())
@@ -163,7 +163,7 @@ def test_a_line_that_is_nested_too_deeply_is_passed_over(postroom, data, tmp_pat
     assert 0 == postroom("memory", "show", "tea").code
 
 
-def test_what_is_exported_holds_nothing_that_a_terminal_obeys_or_hides(postroom, data):
+def test_an_export_has_no_control_or_invisible_characters(postroom, data):
     text = "A\u009b31mB\u007fC\u202eD\u2066E\u200fF\u0085G\u061cH\U000e0041I\u200b é 日本"
     written = json.dumps(json.loads(line()) | {"text": text}).encode()
     postroom("memory", "import", "-", stdin=written)

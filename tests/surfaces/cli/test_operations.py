@@ -1,4 +1,4 @@
-"""Every operation from the terminal: what goes in, what comes out, and where it may stand."""
+"""Every operation at the terminal: its arguments, its output, and their order."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_labels_and_flags_are_put_on_and_taken_off(postroom, receive):
     assert [["A", "1"], ["B", "1"]] == postroom("label", "list").rows
 
 
-def test_one_failure_of_several_is_told_and_ends_with_its_code(postroom, receive):
+def test_one_failure_of_several_is_reported_with_its_exit_code(postroom, receive):
     message_id = receive(mail())["message_id"]
 
     result = postroom("message", "label", "Work", message_id, "msg_gone", "-o", "json")
@@ -206,7 +206,7 @@ def test_attachments_are_listed_read_and_saved(postroom, receive, tmp_path):
     assert {"path": "report.pdf", "size": len(PDF[2])} == saved
 
 
-def test_saving_never_replaces_a_file(postroom, receive):
+def test_saving_never_overwrites_a_file(postroom, receive):
     message_id = receive(mail(attachments=[PDF]))["message_id"]
     attachment_id = postroom("attachment", "list", message_id).rows[0][0]
     Path("report.pdf").write_text("mine")
@@ -302,7 +302,7 @@ def test_an_owners_key_from_the_settings_is_not_replaced(postroom, monkeypatch):
     assert "canary" not in result.out + result.err
 
 
-def test_a_code_is_printed_bare(postroom, inbox, receive):
+def test_a_code_is_printed_alone(postroom, inbox, receive):
     receive(mail("Sign in", "Your code is 482913."))
 
     ran = postroom("message", "wait", inbox["id"], "--extract", "code")

@@ -1,4 +1,6 @@
-"""What a person sees: laid out on a terminal, plain on a pipe, and never steered by mail."""
+"""Output for users: formatted on a terminal, plain on a pipe, and safe against control
+characters.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def test_a_list_on_a_terminal_is_a_table_with_colours(data, inbox, receive):
     assert "\x1b[1m" in seen
 
 
-def test_no_colour_is_shown_to_those_who_want_none(data, inbox, receive):
+def test_colours_can_be_disabled(data, inbox, receive):
     receive(mail("A subject"))
 
     seen = on_a_terminal(data, "search", "subject", NO_COLOR="1")
@@ -49,7 +51,7 @@ def test_no_colour_is_shown_to_those_who_want_none(data, inbox, receive):
     assert "\x1b[3" not in seen
 
 
-def test_no_colour_goes_into_a_pipe(process, inbox, receive):
+def test_a_pipe_has_no_colours(process, inbox, receive):
     receive(mail("A subject"))
 
     result = process("search", "subject", FORCE_COLOR="1", TERM="xterm-256color")
@@ -58,7 +60,7 @@ def test_no_colour_goes_into_a_pipe(process, inbox, receive):
 
 
 @pytest.mark.parametrize("view", ["search", "message show", "thread show"])
-def test_mail_cannot_steer_the_terminal(data, postroom, receive, view):
+def test_mail_cannot_send_control_sequences_to_the_terminal(data, postroom, receive, view):
     got = receive(mail("Hello", f"Text {HOSTILE}", sender="[red]x[/red] <a@example.com>"))
     argument = {"search": "text", "message show": got["message_id"]}.get(view, got["thread_id"])
 
@@ -77,7 +79,7 @@ STEERING = (
 )
 
 
-def test_json_on_a_terminal_says_in_letters_what_would_steer_it(data, inbox):
+def test_json_on_a_terminal_escapes_control_sequences(data, inbox):
     arguments = ("memory", "add", "k", "--namespace", "n", "--text")
     own = f"own {STEERING} words"
 
@@ -88,7 +90,7 @@ def test_json_on_a_terminal_says_in_letters_what_would_steer_it(data, inbox):
     assert own == json.loads(again)["text"]
 
 
-def test_the_words_of_a_mail_are_clean_in_json_and_in_a_table(data, postroom, receive):
+def test_text_of_mail_has_no_invisible_characters_in_json_and_tables(data, postroom, receive):
     receive(mail("Hello", sender="Ana <ana@example.com>", text=f"a{STEERING}b"))
 
     seen = on_a_terminal(data, "search", "--from", "ana", "-o", "json")
@@ -98,15 +100,15 @@ def test_the_words_of_a_mail_are_clean_in_json_and_in_a_table(data, postroom, re
 
 
 @pytest.mark.parametrize("output", ["json", "table"])
-def test_an_error_cannot_steer_the_terminal(data, inbox, output):
-    """stderr is the terminal as well."""
+def test_an_error_cannot_send_control_sequences_to_the_terminal(data, inbox, output):
+    """stderr is shown on the terminal as well."""
     seen = on_a_terminal(data, "message", "show", f"msg_{STEERING}", "-o", output, code=3)
 
     assert "msg_" in seen
     assert set() == set(seen) & set(STEERING)
 
 
-def test_a_log_line_cannot_steer_the_terminal():
+def test_a_log_line_cannot_send_control_sequences_to_the_terminal():
     record = logging.makeLogRecord({"msg": "sync.failed", "error": f"NO {STEERING}"})
 
     line = Lines("%(message)s").format(record)
@@ -115,7 +117,7 @@ def test_a_log_line_cannot_steer_the_terminal():
     assert set() == set(line) & set(STEERING)
 
 
-def test_the_source_of_a_mail_cannot_steer_the_terminal_either(data, receive):
+def test_the_source_of_a_mail_cannot_send_control_sequences(data, receive):
     got = receive(b"Subject: x\n\n" + HOSTILE.encode() + b"\n")
 
     seen = on_a_terminal(data, "message", "raw", got["message_id"])
@@ -183,7 +185,7 @@ def test_the_version_is_shown(postroom):
     assert {"version": __version__} == postroom("version", "-o", "json").json
 
 
-def test_a_page_that_is_not_all_says_so_beside_the_answer(postroom, inbox, receive):
+def test_a_partial_page_says_so_on_stderr(postroom, inbox, receive):
     receive(mail("One"))
     receive(mail("Two"))
 
@@ -193,7 +195,7 @@ def test_a_page_that_is_not_all_says_so_beside_the_answer(postroom, inbox, recei
     assert page.err.startswith("1 of 2; more: --cursor ")
 
 
-def test_what_became_of_each_recipient_reads_as_words(postroom, inbox):
+def test_the_status_of_each_recipient_is_shown_in_words(postroom, inbox):
     sent = postroom("send", "--to", "bob@else.example", "--subject", "Hi", "--text", "there")
 
     assert "bob@else.example (captured; no relay is configured, so it was not sent)" in sent.out

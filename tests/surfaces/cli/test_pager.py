@@ -17,14 +17,14 @@ def long_mail(receive) -> str:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> tuple[str, Path]:
-    """A pager that keeps what it is given."""
+    """A pager that records its input."""
     seen, pager = tmp_path / "seen", tmp_path / "pager"
     pager.write_text(f'#!/bin/sh\necho "LESS=$LESS" > {seen}\ncat >> {seen}\necho paged\n')
     pager.chmod(0o755)
     return str(pager), seen
 
 
-def test_what_is_longer_than_the_terminal_is_paged(data, long_mail, recorder):
+def test_output_longer_than_the_terminal_is_paged(data, long_mail, recorder):
     pager, kept = recorder
 
     seen = on_a_terminal(data, "message", "show", long_mail, PAGER=pager, LESS="")
@@ -62,7 +62,7 @@ def test_without_a_pager_all_is_printed(data, long_mail, pager):
     assert seen.endswith("line 198\r\nline 199\r\n")
 
 
-def test_leaving_the_pager_at_once_is_no_error(data, receive):
+def test_quitting_the_pager_at_once_is_no_error(data, receive):
     long = receive(mail(text="word " * 200_000))["message_id"]
 
     seen = on_a_terminal(data, "message", "show", long, PAGER="true")

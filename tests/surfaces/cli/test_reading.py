@@ -1,4 +1,4 @@
-"""Reading a mail in a terminal: all of its text, and what is suspicious about it."""
+"""Reading a mail at a terminal: all of its text, and warnings about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.surfaces.cli.pseudo_terminal import lines_on_a_terminal
 
 
 @pytest.mark.parametrize("chars", [11_999, 12_000, 12_001, 250_000])
-def test_the_whole_text_is_shown(postroom, receive, chars):
+def test_the_full_text_is_shown(postroom, receive, chars):
     text = ("word " * chars)[: chars - 4].rstrip() + " end"
     message_id = receive(mail(text=text))["message_id"]
 
@@ -24,7 +24,7 @@ def test_the_whole_text_is_shown(postroom, receive, chars):
     assert len(as_json["text"]) <= 12_000
 
 
-def test_a_suspicious_mail_says_so_in_plain_words(data, postroom, receive):
+def test_a_suspicious_mail_has_a_warning_in_plain_words(data, postroom, receive):
     raw = mail(
         "Your account",
         None,

@@ -1,4 +1,4 @@
-"""Commands at a server print what they print on its data folder; what cannot work there says so."""
+"""Commands with --url print the same as on the data folder, or say that they need it."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture
 def local(server: Running, postroom, monkeypatch):
-    """A command on the data folder of the server."""
+    """Run a command on the data folder of the server."""
     monkeypatch.setenv("POSTROOM_DATA_DIR", str(server.data))
     return postroom
 
 
 @pytest.fixture
 def remote(server: Running, local):
-    """A command at the server."""
+    """Run a command with the URL of the server."""
     return lambda *words, **more: local("--url", server.url, "--key", server.key, *words, **more)
 
 
 @pytest.fixture
 def ids(local) -> dict[str, str]:
-    """What there is at the server, by the name of its argument."""
+    """The ids of the objects at the server, by argument name."""
     local("inbox", "create", BO)
     files = [
         ("plan 你好.pdf", "application/pdf", b"%PDF-1.4"),
@@ -139,14 +139,14 @@ WRITES = [
 
 
 def steady(text: str) -> str:
-    """A text without what changes between two calls, and the fields of what a server refuses."""
+    """A text without parts that differ between two calls."""
     text = re.sub(r',"details":{.*?}(?=}})', "", text)
     text = re.sub(r"evt_[0-9a-z]+|\b\d{4}-\d\d-\d\dT[\d:]+Z", "…", text)
     return re.sub(r'"(updated_at|last_used_at|next_cursor)":"[^"]*"|--cursor \S+', "", text)
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
-def test_every_command_prints_the_same_at_a_server(local, remote, ids, output):
+def test_every_command_prints_the_same_with_a_url(local, remote, ids, output):
     differences = []
     for line in READS + WRITES:
         words = [ids.get(word, word) for word in line.split()] + ["-o", output]
@@ -161,7 +161,7 @@ def test_every_command_prints_the_same_at_a_server(local, remote, ids, output):
     assert [] == differences
 
 
-def test_a_terminal_shows_the_same_at_a_server(server, ids):
+def test_a_terminal_shows_the_same_with_a_url(server, ids):
     for line in ("search hello", "message show SHORT", f"message list {BO}", "mailbox list"):
         words = [ids.get(word, word) for word in line.split()]
 
@@ -225,7 +225,7 @@ def test_the_key_comes_from_a_file_or_the_environment(server, local, monkeypatch
     assert 2 == local(*at, "--key", "x", "--key-file", key, "inbox", "list").code
 
 
-def test_a_wrong_key_a_missing_key_and_a_dead_server_are_told(server, local):
+def test_a_wrong_key_a_missing_key_and_an_unreachable_server_are_reported(server, local):
     wrong = local("--url", server.url, "--key", "pk_wrong", "inbox", "list")
     none = local("--url", server.url, "inbox", "list")
     dead = local("--url", f"http://127.0.0.1:{free_port()}", "--key", "x", "inbox", "list")
@@ -239,15 +239,15 @@ def test_a_wrong_key_a_missing_key_and_a_dead_server_are_told(server, local):
 @pytest.mark.parametrize(
     "url", ["localhost:8700", "ftp://x", "http://", "http://a:b@c", "http://x:99999"]
 )
-def test_what_is_no_url_is_refused(local, url):
+def test_an_invalid_url_is_refused(local, url):
     refused = local("--url", url, "--key", "x", "inbox", "list")
 
     assert 2 == refused.code
     assert "--url: " in refused.err
 
 
-class Stranger(http.server.BaseHTTPRequestHandler):
-    """A web server that knows nothing of Postroom."""
+class UnrelatedServer(http.server.BaseHTTPRequestHandler):
+    """A web server that is not Postroom."""
 
     body, status, kind = b"<html>Welcome</html>", 200, "text/html"
 
@@ -259,7 +259,7 @@ class Stranger(http.server.BaseHTTPRequestHandler):
         self.wfile.write(self.body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Do not log."""
 
 
 @pytest.mark.parametrize(
@@ -272,8 +272,8 @@ class Stranger(http.server.BaseHTTPRequestHandler):
         (500, b"\xff\xfe", "text/plain"),
     ],
 )
-def test_another_server_is_recognised(local, status, body, kind):
-    handler = type("Handler", (Stranger,), {"status": status, "body": body, "kind": kind})
+def test_a_server_that_is_not_postroom_is_recognised(local, status, body, kind):
+    handler = type("Handler", (UnrelatedServer,), {"status": status, "body": body, "kind": kind})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
 
@@ -284,10 +284,10 @@ def test_another_server_is_recognised(local, status, body, kind):
     assert f"is not a Postroom server (HTTP {status}" in refused.err
 
 
-def test_the_end_of_a_stream_is_told(local):
+def test_the_end_of_a_stream_is_reported(local):
     event = b'data: {"id":"evt_1","at":"2026-01-01T00:00:00Z","type":"x","inbox_id":"i","data":{}}'
     body, kind = b": open\n\n" + event + b"\n\n", "text/event-stream"
-    handler = type("Handler", (Stranger,), {"body": body, "kind": kind})
+    handler = type("Handler", (UnrelatedServer,), {"body": body, "kind": kind})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
 
@@ -317,7 +317,7 @@ LOCAL = [row.name for row in COMMANDS if isinstance(row, PlainCommand) and row.n
 
 
 @pytest.mark.parametrize("name", LOCAL)
-def test_what_needs_the_data_folder_says_so(local, name, monkeypatch):
+def test_commands_that_need_the_data_folder_say_so(local, name, monkeypatch):
     Path("x").write_text("")
     Path("x.mbox").write_text("")
     Path("folder").mkdir()

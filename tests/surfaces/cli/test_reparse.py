@@ -1,4 +1,4 @@
-"""`postroom reparse` reads stored mail again."""
+"""`postroom reparse` parses stored mail again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from postroom.pipeline import ingest as receiving
 from tests.mails import mail
 
 
-def test_only_what_an_older_parser_has_read_is_read_again(postroom, receive) -> None:
+def test_only_mail_of_an_older_parser_is_parsed_again(postroom, receive) -> None:
     with patch.object(receiving, "PARSER_VERSION", 0):
         old = receive(mail("Old"))["message_id"]
     receive(mail("New"))
@@ -20,7 +20,7 @@ def test_only_what_an_older_parser_has_read_is_read_again(postroom, receive) -> 
     assert before == postroom("message", "show", old, "-o", "json").json
 
 
-def test_mail_is_authenticated_by_the_settings_of_today(postroom, receive, monkeypatch) -> None:
+def test_mail_is_authenticated_with_the_current_settings(postroom, receive, monkeypatch) -> None:
     verdict = b"Authentication-Results: mx.example.org; dmarc=pass header.from=example.com\n"
     message_id = receive(verdict + mail())["message_id"]
     monkeypatch.setenv("POSTROOM_TRUSTED_SERVERS", "mx.example.org")

@@ -1,4 +1,4 @@
-"""Rules in files are checked and tried on old mail; the audit log is read and verified."""
+"""Rules in files are validated and tested on old mail; the audit log is shown and verified."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def mbox(data):
 
 @pytest.fixture
 def rules(data):
-    """Write a file of rules."""
+    """Write a rules file."""
 
     def write(name: str, text: str) -> str:
         path = data.parent / name
@@ -32,7 +32,7 @@ def rules(data):
     return write
 
 
-def test_good_rules_are_called_good(postroom, rules):
+def test_valid_rules_are_reported_as_valid(postroom, rules):
     result = postroom("rule", "check", rules("a.yaml", f"{GOOD}---\n{STRICT}"))
 
     assert 0 == result.code
@@ -62,7 +62,7 @@ def test_a_rule_that_never_matches_is_warned_about(postroom, rules, when, advice
     assert advice in warning
 
 
-def test_a_problem_is_told_with_its_file_line_and_column(postroom, rules):
+def test_a_problem_is_reported_with_its_file_line_and_column(postroom, rules):
     path = rules("a.yaml", "name: x\nwhen: [{subjct: y}]\nthen: [stop]\n")
 
     result = postroom("rule", "check", path)
@@ -73,7 +73,7 @@ def test_a_problem_is_told_with_its_file_line_and_column(postroom, rules):
 
 
 @pytest.mark.parametrize("words", [("rule", "check"), ("rule", "create", "--file")])
-def test_a_problem_of_a_rule_is_told_in_the_words_of_rules(postroom, rules, words):
+def test_a_problem_of_a_rule_is_reported_in_terms_of_rules(postroom, rules, words):
     path = rules("a.yaml", GOOD.replace("apply_label", "label"))
 
     result = postroom(*words, path)
@@ -98,7 +98,7 @@ def test_a_file_of_rules_that_is_missing_is_wrong_input(postroom, rules, mbox):
     assert "error: no.yaml: No such file or directory" == missing.err.strip() == tried.err.strip()
 
 
-def test_rules_are_tried_on_old_mail(postroom, rules, mbox):
+def test_rules_are_tested_on_old_mail(postroom, rules, mbox):
     result = postroom("rule", "test", rules("a.yaml", GOOD), "--mbox", mbox, "-o", "json")
 
     assert (3, 2, {"Bills": 2}) == (
@@ -140,7 +140,7 @@ def test_a_rule_is_planned_applied_and_undone(postroom, rules, receive):
     assert 5 == postroom("rule", "apply", plan["plan_id"]).code
 
 
-def test_the_log_is_listed_and_tampering_is_found(postroom, data, receive):
+def test_the_log_is_listed_and_tampering_is_detected(postroom, data, receive):
     message = receive(mail())["message_id"]
     postroom("message", "label", "Work", message)
 
@@ -157,7 +157,7 @@ def test_the_log_is_listed_and_tampering_is_found(postroom, data, receive):
     assert 1 == postroom("verify").code
 
 
-def test_a_rule_whose_key_is_gone_is_told_by_doctor(postroom, data, rules):
+def test_doctor_reports_a_rule_without_its_key(postroom, data, rules):
     path = rules("a.yaml", GOOD)
     rule_id = postroom("rule", "create", "--file", path, "--no-dry-run", "-o", "json").json["id"]
     before = _checks(postroom)["rules"]

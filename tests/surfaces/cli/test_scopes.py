@@ -1,4 +1,4 @@
-"""What keys and webhooks are for, as a person sees it: all, none, or what is named."""
+"""The scope of keys and webhooks as shown to users: all, none, or what is named."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCOPES = ["admin", "read", "send", "write"]
 
 
 def made(operation, *requests):
-    """Made as over REST, where a list can be empty."""
+    """Create as over REST, where a list can be empty."""
 
     async def make(app):
         return [await call(app.context(OWNER), operation, one) for one in requests]
@@ -35,7 +35,7 @@ def made(operation, *requests):
         ({"inboxes": [], "namespaces": ["a", "b"]}, ["none", "none", "a, b"]),
     ],
 )
-def test_a_list_of_keys_tells_all_from_none(data, postroom, limits, shown):
+def test_a_list_of_keys_distinguishes_all_from_none(data, postroom, limits, shown):
     [key] = made(keys.create_key, {"name": "crm", "scopes": SCOPES, **limits})
 
     listed = postroom("key", "list")
@@ -69,7 +69,7 @@ def test_a_list_of_keys_reads_well_on_100_columns(data, postroom, inbox):
     assert [["none", "none"], ["all", "all"], ["all", "none"]] == [row[5:7] for row in rows[1:]]
 
 
-def test_a_list_of_webhooks_tells_all_from_none(data, postroom, inbox):
+def test_a_list_of_webhooks_distinguishes_all_from_none(data, postroom, inbox):
     url = {"url": "https://example.com/x"}
     _, _, last = made(webhooks.create_webhook, url, {**url, "inboxes": [inbox["id"]]}, url)
     shown = postroom("webhook", "list").rows

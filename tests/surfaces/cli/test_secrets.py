@@ -1,4 +1,4 @@
-"""Secrets of the command line: taken from where others cannot see them, and shown nowhere."""
+"""Secrets on the command line are read from private places, and never shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HELLO = {
 
 
 def lines(*tools: str) -> bytes:
-    """A client that says hello and calls tools without arguments."""
+    """The input of a client that initialises and calls tools without arguments."""
     said = [
         {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
@@ -30,9 +30,9 @@ def lines(*tools: str) -> bytes:
     return b"".join(json.dumps(one).encode() + b"\n" for one in said)
 
 
-def is_error(ran) -> list[bool]:
+def is_error(result) -> list[bool]:
     """Whether each call failed, in order."""
-    answers = sorted(map(json.loads, ran.out.splitlines()), key=lambda answer: answer["id"])
+    answers = sorted(map(json.loads, result.out.splitlines()), key=lambda answer: answer["id"])
     return [answer["result"]["isError"] for answer in answers[1:]]
 
 
@@ -50,41 +50,41 @@ def file(tmp_path: Path, key) -> Path:
     return path
 
 
-def test_a_key_in_the_environment_is_what_a_client_may_do(forked, key):
-    ran = forked("mcp", stdin=lines("list_inboxes", "create_inbox"), POSTROOM_KEY=key)
+def test_a_key_in_the_environment_limits_an_mcp_client(forked, key):
+    result = forked("mcp", stdin=lines("list_inboxes", "create_inbox"), POSTROOM_KEY=key)
 
-    assert [False, True] == is_error(ran)
-    assert "" == ran.err
+    assert [False, True] == is_error(result)
+    assert "" == result.err
 
 
-def test_a_key_in_a_file_is_too(forked, file):
-    ran = forked("mcp", "--key-file", file, stdin=lines("list_inboxes", "create_inbox"))
+def test_a_key_in_a_file_limits_an_mcp_client(forked, file):
+    result = forked("mcp", "--key-file", file, stdin=lines("list_inboxes", "create_inbox"))
 
-    assert [False, True] == is_error(ran)
-    assert "" == ran.err
+    assert [False, True] == is_error(result)
+    assert "" == result.err
 
 
 def test_a_key_on_the_command_line_works_with_a_warning(forked, key):
-    ran = forked("mcp", "--key", key, stdin=lines("list_inboxes", "create_inbox"))
+    result = forked("mcp", "--key", key, stdin=lines("list_inboxes", "create_inbox"))
 
-    assert [False, True] == is_error(ran)
-    assert "POSTROOM_KEY" in ran.err
-    assert key not in ran.err
+    assert [False, True] == is_error(result)
+    assert "POSTROOM_KEY" in result.err
+    assert key not in result.err
 
 
-def test_a_file_wins_over_the_environment(forked, file):
-    ran = forked("mcp", "--key-file", file, stdin=lines("create_inbox"), POSTROOM_KEY="pk_none")
+def test_a_key_file_overrides_the_environment(forked, file):
+    result = forked("mcp", "--key-file", file, stdin=lines("create_inbox"), POSTROOM_KEY="pk_none")
 
-    assert [True] == is_error(ran)
+    assert [True] == is_error(result)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o604, 0o610])
 def test_a_file_that_others_may_read_is_refused(forked, file, mode):
     file.chmod(mode)
-    ran = forked("mcp", "--key-file", file, stdin=lines("list_inboxes"))
+    result = forked("mcp", "--key-file", file, stdin=lines("list_inboxes"))
 
-    assert (2, "") == (ran.code, ran.out)
-    assert "chmod 600" in ran.err
+    assert (2, "") == (result.code, result.out)
+    assert "chmod 600" in result.err
 
 
 @pytest.mark.parametrize("kind", ["missing", "a folder", "empty", "binary", "two lines", "a pipe"])
@@ -98,42 +98,42 @@ def test_a_file_without_a_key_is_refused(forked, tmp_path, kind):
     elif kind in contents:
         path.write_bytes(contents[kind])
         path.chmod(0o600)
-    ran = forked("mcp", "--key-file", path, stdin=lines("list_inboxes"))
+    result = forked("mcp", "--key-file", path, stdin=lines("list_inboxes"))
 
-    assert (2, "") == (ran.code, ran.out)
-    assert "--key-file" in ran.err
+    assert (2, "") == (result.code, result.out)
+    assert "--key-file" in result.err
 
 
 @pytest.mark.parametrize("value", ["", " ", "a b"])
 def test_an_empty_key_is_an_error_and_not_the_owner(forked, inbox, value):
-    ran = forked("mcp", stdin=lines("list_inboxes"), POSTROOM_KEY=value)
+    result = forked("mcp", stdin=lines("list_inboxes"), POSTROOM_KEY=value)
 
-    assert (2, "") == (ran.code, ran.out)
-    assert "POSTROOM_KEY" in ran.err
-    assert ("is empty" in ran.err) == (not value.strip())
-    assert "postroom key create" in ran.err
+    assert (2, "") == (result.code, result.out)
+    assert "POSTROOM_KEY" in result.err
+    assert ("is empty" in result.err) == (not value.strip())
+    assert "postroom key create" in result.err
 
 
 @pytest.mark.parametrize("value", ["", " "])
-def test_an_option_without_a_key_says_that_it_is_empty_and_what_to_do(forked, inbox, value):
-    ran = forked("mcp", "--key", value, stdin=lines("list_inboxes"))
+def test_an_empty_key_option_is_explained(forked, inbox, value):
+    result = forked("mcp", "--key", value, stdin=lines("list_inboxes"))
 
-    assert (2, "") == (ran.code, ran.out)
-    assert "--key is empty" in ran.err
-    assert "postroom key create" in ran.err
+    assert (2, "") == (result.code, result.out)
+    assert "--key is empty" in result.err
+    assert "postroom key create" in result.err
 
 
-def test_a_key_that_is_not_ours_is_refused(forked, inbox):
-    ran = forked("mcp", stdin=lines("list_inboxes"), POSTROOM_KEY="pk_none")
+def test_an_unknown_key_is_refused(forked, inbox):
+    result = forked("mcp", stdin=lines("list_inboxes"), POSTROOM_KEY="pk_none")
 
-    assert (4, "") == (ran.code, ran.out)
+    assert (4, "") == (result.code, result.out)
 
 
 def test_a_file_and_a_key_exclude_each_other(forked, file, key):
     assert 2 == forked("mcp", "--key-file", file, "--key", key).code
 
 
-def test_the_list_of_processes_tells_no_key(data, key, file):
+def test_the_process_list_shows_no_key(data, key, file):
     env = environment(data, {"POSTROOM_KEY": key})
     for words in ([], ["--key-file", str(file)]):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -149,11 +149,11 @@ def test_the_list_of_processes_tells_no_key(data, key, file):
 
 @pytest.mark.parametrize("words", [(), ("-o", "json")])
 def test_the_settings_show_no_key(forked, words):
-    ran = forked("config", *words, POSTROOM_KEY="pk_canary_of_an_agent")
+    result = forked("config", *words, POSTROOM_KEY="pk_canary_of_an_agent")
 
-    assert 0 == ran.code
-    assert "POSTROOM_KEY" in ran.out
-    assert "canary" not in ran.out + ran.err
+    assert 0 == result.code
+    assert "POSTROOM_KEY" in result.out
+    assert "canary" not in result.out + result.err
 
 
 @pytest.mark.parametrize(
@@ -164,25 +164,25 @@ def test_the_settings_show_no_key(forked, words):
     ],
 )
 def test_a_password_on_the_command_line_is_warned_of(forked, data, inbox, url):
-    ran = forked("migrate", "--from", data, "--to", url)
+    result = forked("migrate", "--from", data, "--to", url)
 
-    assert "PGPASSWORD" in ran.err
-    assert "canary" not in ran.out + ran.err
+    assert "PGPASSWORD" in result.err
+    assert "canary" not in result.out + result.err
 
 
 def test_without_a_password_nothing_is_warned_of(forked, data, inbox):
     url = "postgresql://ana@127.0.0.1:1/none?sslmode=wrong"
-    ran = forked("migrate", "--from", data, "--to", url)
+    result = forked("migrate", "--from", data, "--to", url)
 
-    assert "PGPASSWORD" not in ran.err
+    assert "PGPASSWORD" not in result.err
 
 
-def test_a_short_key_of_the_owner_starts_no_server(forked):
-    ran = forked("serve", "--port", "0", POSTROOM_API_KEY="12345678")
+def test_a_short_key_of_the_owner_prevents_the_start(forked):
+    result = forked("serve", "--port", "0", POSTROOM_API_KEY="12345678")
 
-    assert 2 == ran.code
-    assert "20 to 256" in ran.err
-    assert "openssl rand" in ran.err
+    assert 2 == result.code
+    assert "20 to 256" in result.err
+    assert "openssl rand" in result.err
 
 
 def test_an_empty_outbox_that_is_paused_says_so(postroom, inbox):

@@ -1,4 +1,4 @@
-"""`serve` opens the installation, shows the key once, and has a demo to look at."""
+"""`serve` opens the installation, shows the key once, and can create a demo."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.servers.postroom import environment, forked_command
 
 @contextmanager
 def serving(data: Path, *words: str, **env: str) -> Iterator[str]:
-    """Start a server on any port; gives what it says once it listens."""
+    """Start a server on a free port; gives its output once it listens."""
     process = subprocess.Popen(
         forked_command("serve", "--port", "0", *words),
         env=environment(data, env),
@@ -62,7 +62,7 @@ def key_of(data: Path) -> str:
 
 
 def curl_in(said: str) -> list[str]:
-    """The words of the curl line, as a shell passes them on."""
+    """The words of the printed curl command, as a shell parses them."""
     words = shlex.split(re.search(r"try it +(.+)", said)[1])
     return [re.sub(r"\$\(cat (.+)\)", lambda m: Path(m[1]).read_text().strip(), w) for w in words]
 
@@ -73,14 +73,14 @@ def clients_in(said: str) -> list[dict[str, object]]:
 
 
 def fetch(curl: list[str]) -> dict[str, object]:
-    """What the curl line would get."""
+    """The result of the curl command."""
     assert ["curl", "-s"] == curl[:2]
     headers = dict(word.split(": ", 1) for word in curl if word.startswith("Authorization"))
     with urllib.request.urlopen(urllib.request.Request(curl[-1], headers=headers)) as answer:
         return json.load(answer)
 
 
-def test_the_key_is_in_a_private_file_if_the_output_may_be_a_log(data):
+def test_the_key_is_written_to_a_private_file_if_output_is_redirected(data):
     with serving(data) as first:
         assert 0 == fetch(curl_in(first))["total"]
     with serving(data) as second:
@@ -96,10 +96,8 @@ def test_the_key_is_in_a_private_file_if_the_output_may_be_a_log(data):
     assert "owner" == Session(data=str(data)).run(lambda app: app.authenticate(key)).key_id
 
 
-def test_an_installation_elsewhere_is_offered_over_http_alone_and_tells_no_password(
-    data, database_url
-):
-    """What a client starts knows the folder and not the database: it would open another one."""
+def test_a_postgresql_installation_is_offered_over_http_only(data, database_url):
+    """A stdio process knows the folder and not the database: it would open another installation."""
     with serving(data, POSTROOM_DATABASE_URL=database_url) as said:
         [over_http] = clients_in(said)
 
@@ -193,7 +191,7 @@ def demo(data, postroom):
     return postroom
 
 
-def test_a_demo_in_a_folder_with_a_key_leaves_that_key_alone(data):
+def test_a_demo_keeps_the_existing_key(data):
     with serving(data):
         key = key_of(data)
     (data / "owner.key").unlink()
@@ -222,21 +220,21 @@ def test_a_key_from_the_settings_is_not_printed(data):
         assert 1 <= fetch(curl)["total"]
 
 
-def test_without_keys_nobody_is_asked_for_one(data):
+def test_no_auth_needs_no_key(data):
     with serving(data, "--no-auth") as said:
         assert 0 == fetch(curl_in(said))["total"]
 
     assert "Authorization" not in said
 
 
-def test_without_keys_only_this_machine_is_served(process, data):
+def test_no_auth_serves_only_loopback(process, data):
     result = process("serve", "--no-auth", "--host", "0.0.0.0", "--port", "0")
 
     assert 2 == result.code
     assert "--no-auth works on loopback only" in result.err
 
 
-def test_a_taken_port_is_said_plainly_and_nothing_is_made(process, data):
+def test_a_port_in_use_is_reported_and_nothing_is_created(process, data):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         result = process("serve", "--port", port)
@@ -252,14 +250,14 @@ def test_a_taken_port_is_said_plainly_and_nothing_is_made(process, data):
     [["--port", "99999"], ["--toolsets", "inbxo"], ["--host", "no such"], ["--host", "192.0.2.1"]],
 )
 @pytest.mark.parametrize("name", ["serve"])
-def test_what_cannot_be_served_is_refused(process, name, words):
+def test_invalid_options_of_serve_are_refused(process, name, words):
     result = process(name, "--port", "0", *words)
 
     assert 2 == result.code
     assert result.err.splitlines()[-1].startswith("error: ")
 
 
-def test_an_mcp_client_is_refused_a_key_that_is_none(process, inbox):
+def test_mcp_refuses_an_invalid_key(process, inbox):
     result = process("mcp", "--key", "pk_none")
 
     assert (4, "") == (result.code, result.out)
@@ -267,7 +265,7 @@ def test_an_mcp_client_is_refused_a_key_that_is_none(process, inbox):
     assert "POSTROOM_KEY" in result.err
 
 
-def test_mcp_speaks_only_the_protocol_on_stdout(process, inbox):
+def test_mcp_writes_only_the_protocol_to_stdout(process, inbox):
     hello = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -286,7 +284,7 @@ def test_mcp_speaks_only_the_protocol_on_stdout(process, inbox):
     assert "postroom" == answer["result"]["serverInfo"]["name"]
 
 
-def test_a_pdf_of_the_demo_is_one_that_readers_take():
+def test_a_pdf_of_the_demo_is_readable():
     pdf = make_pdf("Title (1)", ["Line \\ one", "Zwei ä"])
 
     table = int(re.search(rb"startxref\n(\d+)", pdf)[1])

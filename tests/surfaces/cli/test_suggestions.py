@@ -32,7 +32,7 @@ def test_a_command_with_a_typing_error_is_suggested(postroom, name):
         (["xyzzy"], None),
     ],
 )
-def test_what_is_meant_is_guessed_only_if_it_is_near(postroom, words, meant):
+def test_only_similar_commands_are_suggested(postroom, words, meant):
     refused = postroom(*words)
 
     assert 2 == refused.code

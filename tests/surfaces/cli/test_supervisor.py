@@ -1,4 +1,4 @@
-"""A supervisor replaces workers that end, gives up if none can start, and ends with its parent."""
+"""A supervisor restarts workers, gives up if none can start, and exits with its parent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ os.fork = fork_and_be_killed
 
 
 def run(program: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run it until all who might write are gone."""
+    """Run it until all processes that might write have exited."""
     return subprocess.run(
         [sys.executable, "-c", program, *words],
         capture_output=True,
@@ -50,7 +50,7 @@ def run(program: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_supervisor_in_which_nobody_can_begin_ends_with_their_code(tmp_path: Path) -> None:
+def test_a_supervisor_whose_workers_cannot_start_exits_with_their_code(tmp_path: Path) -> None:
     done = run(
         HURRIED + "sys.exit(supervisor.Supervisor(2, lambda p, _: begun(p) and 7).run())",
         str(tmp_path),
@@ -62,7 +62,7 @@ def test_a_supervisor_in_which_nobody_can_begin_ends_with_their_code(tmp_path: P
     assert "supervisor.ended" in done.stderr
 
 
-def test_a_supervisor_whose_processes_are_killed_at_once_ends_as_a_shell_would_say_it(
+def test_a_supervisor_whose_workers_are_killed_exits_with_128_plus_signal(
     tmp_path: Path,
 ) -> None:
     work = "lambda p, _: os.kill(os.getpid(), signal.SIGKILL)"
@@ -71,8 +71,8 @@ def test_a_supervisor_whose_processes_are_killed_at_once_ends_as_a_shell_would_s
     assert 128 + signal.SIGKILL == done.returncode
 
 
-def test_a_supervisor_of_which_one_is_at_work_does_not_give_up(tmp_path: Path) -> None:
-    """The other fails ten times; then the parent is told to stop."""
+def test_a_supervisor_with_one_running_worker_does_not_give_up(tmp_path: Path) -> None:
+    """The other worker fails ten times; then the parent is stopped."""
     work = """
 def work(place, ready):
     if place == 0:
@@ -91,8 +91,8 @@ sys.exit(supervisor.Supervisor(2, work).run())
     assert 10 <= len(list(tmp_path.glob("1-*")))
 
 
-def test_who_was_at_work_in_between_makes_up_for_failures(tmp_path: Path) -> None:
-    """It begins to work at every third try only."""
+def test_a_successful_start_resets_the_count_of_failures(tmp_path: Path) -> None:
+    """The worker starts successfully at every third attempt only."""
     work = """
 def work(place, ready):
     tries = begun(place)
@@ -110,7 +110,7 @@ sys.exit(supervisor.Supervisor(1, work).run())
     assert 12 <= len(list(tmp_path.iterdir()))
 
 
-def test_a_supervisor_that_pauses_stops_when_told() -> None:
+def test_a_supervisor_in_a_pause_stops_on_a_signal() -> None:
     program = """
 import sys
 from postroom.surfaces.cli.commands import supervisor
@@ -131,13 +131,13 @@ sys.exit(supervisor.Supervisor(1, lambda *_: print("failing", flush=True) or 7).
             process.kill()
 
 
-def test_nobody_works_whose_parent_was_killed_in_the_instant_of_the_fork() -> None:
+def test_a_worker_exits_if_its_parent_was_killed_during_the_fork() -> None:
     program = (
         KILLED_AT_THE_FORK + "supervisor.Supervisor(1, lambda *_: print('at work') or 0).run()"
     )
     assert "" == run(program).stdout
 
 
-def test_nor_does_who_works_apart() -> None:
+def test_a_separate_worker_exits_too() -> None:
     program = KILLED_AT_THE_FORK + "supervisor.run_in_child(lambda: print('at work') or 0)"
     assert "" == run(program).stdout

@@ -1,4 +1,4 @@
-"""The table of commands is whole, quick to load, and the same as the documentation."""
+"""The table of commands is complete, fast to load, and matches the documentation."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ OTHER_NAMES = {
     *("send_email", "send_email_with_attachments", "receive_posting", "find_ids"),
     *ON_PAGES,
 }
-"""Names that MCP alone has for what `send` does, what only a provider or a page does, short ids."""
+"""Operations without a command: MCP aliases of `send`, calls of providers and pages, short ids."""
 
 WITH_A_PERSON = {
     *("add_account", "log_in_account", "sync_account"),
     *("approve_message", "reject_message"),
 }
-"""What has commands of its own: they ask a person, or take their time."""
+"""Operations with special commands, which are interactive or long-running."""
 
 
 def load(name: str) -> click.Command:
@@ -102,7 +102,7 @@ def _usage(name: str) -> str:
 
 
 @pytest.mark.parametrize("words", [["--help"], ["version"], ["config"], ["completion", "bash"]])
-def test_light_commands_import_nothing_heavy(words):
+def test_simple_commands_import_no_large_modules(words):
     code = (
         "import sys; from postroom.surfaces.cli.program import main; "
         f"main({words!r}); heavy = {{'pydantic', 'mcp', 'starlette', 'apsw', 'rich', 'numpy'}}; "

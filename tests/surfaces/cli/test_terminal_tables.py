@@ -1,4 +1,4 @@
-"""Tables on a terminal: they fit, they are aligned, and what they show can be typed."""
+"""Tables on a terminal fit and are aligned, and their short ids can be typed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_columns_are_aligned_whatever_the_width_of_characters(data, mails, colum
     assert len(rows[-1].rstrip()) <= columns
 
 
-def test_a_list_shows_names_marks_and_the_local_time(data, inbox, receive):
+def test_a_list_shows_names_symbols_and_the_local_time(data, inbox, receive):
     receive(mail("Hello", sender="Ana Lee <ana@example.com>", attachments=[("a", "a/b", b"x")]))
 
     [_, row] = lines_on_a_terminal(
@@ -113,7 +113,7 @@ def test_a_list_shows_names_marks_and_the_local_time(data, inbox, receive):
     assert re.fullmatch(r"[0-9a-z]{7}  Mar  1  N\+  Ana Lee  Hello", row)
 
 
-def test_what_a_table_shows_every_command_accepts(data, postroom, mails):
+def test_every_command_accepts_the_ids_of_a_table(data, postroom, mails):
     table = lines_on_a_terminal(data, "message", "list", "bo@postroom.localhost", columns=80)
     shown = [row.split()[0] for row in table[2:]]
 
@@ -165,7 +165,7 @@ def test_a_short_id_that_could_be_several_is_refused(postroom, receive, monkeypa
 
 
 @pytest.mark.parametrize("unknown", ["zzzzzzz", "msg_zzzzzzz", "thr_zzzzzzz", "zz", "msg_"])
-def test_an_unknown_short_id_is_told_as_an_unknown_id(postroom, inbox, unknown):
+def test_an_unknown_short_id_is_reported_as_unknown(postroom, inbox, unknown):
     refused = postroom("message", "show", unknown)
 
     assert refused.code in (2, 3)
@@ -187,7 +187,7 @@ def test_wide_shows_everything(data, postroom, mails):
     assert SUBJECTS[1] in "\n".join(piped)
 
 
-def test_every_column_is_a_field_or_shown_otherwise():
+def test_every_column_is_a_field_or_has_a_format():
     for kind, spec in TERMINAL.items():
         fields = {name for name, _ in shown_fields(kind)}
         assert set(columns_of(spec)) - {"who", "marks"} <= fields, kind
@@ -195,7 +195,7 @@ def test_every_column_is_a_field_or_shown_otherwise():
         assert 1 == sum(column.is_rest for column in columns_of(spec).values()), kind
 
 
-def test_spare_columns_are_left_out_before_the_rest_is_too_narrow():
+def test_optional_columns_are_dropped_first():
     columns = list(columns_of("id subject:* labels:14?").values())
     rows = [("1234567", "x" * 60, "y" * 14)]
 

@@ -1,4 +1,4 @@
-"""`verify` notices what is wrong; `doctor` says how to mend it."""
+"""`verify` reports defects of the store; `doctor` says how to fix problems."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def blobs(data: Path) -> list[Path]:
     return sorted((data / "blobs").glob("??/*"))
 
 
-def test_a_whole_store_is_well(postroom, receive):
+def test_an_intact_store_has_no_problems(postroom, receive):
     receive(mail(attachments=[("a.txt", "text/plain", b"x")]))
 
     result = postroom("verify", "-o", "json")
@@ -79,7 +79,7 @@ def test_a_damaged_blob_is_found(postroom, data, receive, damage):
     assert "1 problem\n" in result.out
 
 
-def test_rows_that_do_not_agree_are_found(postroom, data, receive):
+def test_inconsistent_rows_are_found(postroom, data, receive):
     receive(mail())
     with apsw.Connection(str(data / "postroom.db")) as database:
         database.execute("UPDATE threads SET message_count = 7")
@@ -96,7 +96,7 @@ def test_rows_that_do_not_agree_are_found(postroom, data, receive):
         "DELETE FROM attachments",
     ],
 )
-def test_a_row_that_does_not_say_what_its_mail_says_is_found(postroom, data, receive, damage):
+def test_a_row_that_differs_from_its_mail_is_found(postroom, data, receive, damage):
     receive(mail(attachments=[("a.txt", "text/plain", b"x")]))
     with apsw.Connection(str(data / "postroom.db")) as database:
         database.execute(damage)
@@ -108,7 +108,7 @@ def test_a_row_that_does_not_say_what_its_mail_says_is_found(postroom, data, rec
     assert "differs from its bytes" not in quick.out
 
 
-def test_a_sweep_removes_what_nothing_uses_if_it_is_old(postroom, data, receive):
+def test_a_sweep_removes_old_unused_blobs(postroom, data, receive):
     receive(mail())
     orphans = [data / "blobs" / "00" / ("0" * 61 + end) for end in ("1", "2")]
     orphans[0].parent.mkdir(exist_ok=True)
@@ -131,9 +131,9 @@ def run_sql(data: Path, sql: str) -> int | None:
 
 
 def indexed(postroom, data, inbox) -> str:
-    """Import mails and let some time pass, so that they are in the index.
+    """Import mails and advance the clock, so that they are indexed.
 
-    Returns the id of the one with a rare word.
+    Returns the id of the mail with a rare word.
     """
     box = data.parent / "mails.mbox"
     texts = ["a passphrase: xylophonequasar", *(f"letter {number}" for number in range(40))]
@@ -146,7 +146,7 @@ def indexed(postroom, data, inbox) -> str:
     return found["results"][0]["id"]
 
 
-def test_a_wrong_search_index_is_made_anew(postroom, data, inbox):
+def test_a_wrong_search_index_is_rebuilt(postroom, data, inbox):
     message_id = indexed(postroom, data, inbox)
     run_sql(data, "DELETE FROM search_rows WHERE kind < 100")
     run_sql(data, "DELETE FROM search_sets WHERE name LIKE 'inbox:%'")
@@ -178,7 +178,7 @@ def checks(result) -> dict[str, tuple[str, str]]:
     return {check["check"]: (check["status"], check["fix"]) for check in result.json["checks"]}
 
 
-def test_the_doctor_finds_nothing_where_all_is_well(postroom, inbox, monkeypatch):
+def test_doctor_finds_no_problems_in_a_healthy_installation(postroom, inbox, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "0")
     monkeypatch.setenv("POSTROOM_SMTP_LISTEN", f"127.0.0.1:{free_port()}")
 
@@ -192,7 +192,7 @@ def test_the_doctor_finds_nothing_where_all_is_well(postroom, inbox, monkeypatch
     assert 0 == result.code
 
 
-def test_the_doctor_names_rules_that_run_on_nothing(postroom, data, inbox, monkeypatch):
+def test_doctor_names_rules_without_inboxes(postroom, data, inbox, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "0")
     text = "name: Lost\nwhen: [{subject: {contains: x}}]\nthen: [flag]\n"
     for _ in range(2):
@@ -207,7 +207,7 @@ def test_the_doctor_names_rules_that_run_on_nothing(postroom, data, inbox, monke
     assert "`postroom rule delete ID`" in found["fix"]
 
 
-def test_the_doctor_names_idle_rules_rules_without_rights_and_what_was_dropped(
+def test_doctor_names_idle_rules_missing_rights_and_dropped_jobs(
     postroom, data, inbox, monkeypatch
 ):
     monkeypatch.setenv("POSTROOM_PORT", "0")
@@ -240,7 +240,7 @@ def _rules_check(postroom):
     return next(check for check in checks if check["check"] == "rules")
 
 
-def test_the_doctor_says_why_mail_waits(postroom, inbox, monkeypatch):
+def test_doctor_says_why_mail_is_queued(postroom, inbox, monkeypatch):
     port = free_port()
     monkeypatch.setenv("POSTROOM_RELAY_URL", f"smtp://127.0.0.1:{port}")
     outgoing_mail = (
@@ -266,9 +266,7 @@ def questionable(postroom) -> dict[str, str]:
     return next(check for check in result.json["checks"] if check["check"] == "addresses")
 
 
-def test_the_doctor_names_addresses_of_others_and_how_to_take_them_away(
-    postroom, inbox, data, monkeypatch
-):
+def test_doctor_names_foreign_addresses_and_how_to_remove_them(postroom, inbox, data, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "0")
     for name in ("support", "eve"):
         postroom("inbox", "create", "--username", name)
@@ -292,7 +290,7 @@ def test_the_doctor_names_addresses_of_others_and_how_to_take_them_away(
 
 
 def made_before_the_upgrade(data: Path, inbox_id: str, email: str) -> None:
-    """An alias as a limited key could make it once."""
+    """An alias that an earlier version let a limited key create."""
 
     async def make(app):
         identity = Identity(app.services.new_id("idn"), email, "", "", inbox_id, None, False)
@@ -302,7 +300,7 @@ def made_before_the_upgrade(data: Path, inbox_id: str, email: str) -> None:
     Session(data=str(data)).run(make)
 
 
-def test_the_doctor_makes_no_folder(postroom, data, monkeypatch):
+def test_doctor_creates_no_folder(postroom, data, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "0")
 
     result = postroom("doctor")
@@ -312,7 +310,7 @@ def test_the_doctor_makes_no_folder(postroom, data, monkeypatch):
     assert not data.exists()
 
 
-def test_the_doctor_names_wrong_settings_and_looks_at_the_rest(postroom, monkeypatch):
+def test_doctor_names_invalid_settings_and_checks_the_rest(postroom, monkeypatch):
     monkeypatch.setenv("POSTROOM_PROT", "1")
 
     result = postroom("doctor")
@@ -322,7 +320,7 @@ def test_the_doctor_names_wrong_settings_and_looks_at_the_rest(postroom, monkeyp
     assert "ok       sqlite" in result.out
 
 
-def test_the_doctor_tells_a_folder_that_others_can_read(postroom, inbox, data, monkeypatch):
+def test_doctor_reports_a_folder_that_others_can_read(postroom, inbox, data, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "0")
     data.chmod(0o755)
 
@@ -332,7 +330,7 @@ def test_the_doctor_tells_a_folder_that_others_can_read(postroom, inbox, data, m
     assert 0 == result.code
 
 
-def test_the_doctor_tells_who_has_the_port(postroom, monkeypatch):
+def test_doctor_names_the_process_on_the_port(postroom, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as other:
         monkeypatch.setenv("POSTROOM_PORT", str(other.getsockname()[1]))
         result = postroom("doctor", "-o", "json")
@@ -348,7 +346,7 @@ def detail_of(result, name):
     return found
 
 
-def test_the_doctor_knows_our_own_server(postroom, data, monkeypatch):
+def test_doctor_recognises_our_own_server(postroom, data, monkeypatch):
     with running(data) as server:
         monkeypatch.setenv("POSTROOM_PORT", server.url.rpartition(":")[2])
         result = postroom("doctor", "-o", "json")
@@ -358,9 +356,7 @@ def test_the_doctor_knows_our_own_server(postroom, data, monkeypatch):
     assert detail_of(result, "port").endswith("with this data")
 
 
-def test_the_doctor_knows_our_own_server_while_it_waits_for_the_database(
-    postroom, data, monkeypatch
-):
+def test_doctor_recognises_our_own_server_that_waits_for_the_database(postroom, data, monkeypatch):
     with running(data) as server:
         monkeypatch.setenv("POSTROOM_PORT", server.url.rpartition(":")[2])
         responses = iter([(None, {}), (200, {"status": "ok"})])
@@ -378,7 +374,7 @@ def test_the_doctor_knows_our_own_server_while_it_waits_for_the_database(
     assert "stop it" not in checks(result)["port"][1]
 
 
-def test_the_doctor_tells_a_server_with_other_data(postroom, inbox, tmp_path, monkeypatch):
+def test_doctor_reports_a_server_with_other_data(postroom, inbox, tmp_path, monkeypatch):
     with running(tmp_path / "other") as server:
         monkeypatch.setenv("POSTROOM_PORT", server.url.rpartition(":")[2])
         result = postroom("doctor", "-o", "json")
@@ -388,7 +384,7 @@ def test_the_doctor_tells_a_server_with_other_data(postroom, inbox, tmp_path, mo
     assert "with different data than this folder" in detail_of(result, "port")
 
 
-def test_the_doctor_tells_who_receives_mail(postroom, inbox, data, monkeypatch):
+def test_doctor_says_which_process_receives_mail(postroom, inbox, data, monkeypatch):
     port = free_port()
     monkeypatch.setenv("POSTROOM_SMTP_LISTEN", f"127.0.0.1:{port}")
     before = postroom("doctor", "-o", "json")
@@ -402,7 +398,7 @@ def test_the_doctor_tells_who_receives_mail(postroom, inbox, data, monkeypatch):
     assert f"(process {os.getpid()})" in detail_of(other, "smtp")
 
 
-async def test_the_doctor_tries_the_relay_and_sends_nothing(process, inbox):
+async def test_doctor_tests_the_relay_without_sending(process, inbox):
     def login(line):
         known = b64encode(b"\0ana\0right").decode()
         return b"235 ok" if line == f"AUTH PLAIN {known}" else b"535 no"
@@ -427,7 +423,7 @@ async def test_the_doctor_tries_the_relay_and_sends_nothing(process, inbox):
     assert [] == relay.mails
 
 
-def test_the_doctor_tells_a_database_that_is_none(postroom, data, monkeypatch):
+def test_doctor_reports_an_invalid_database(postroom, data, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "0")
     data.mkdir(mode=0o700)
     (data / "postroom.db").write_bytes(b"not a database" * 1000)
@@ -439,7 +435,7 @@ def test_the_doctor_tells_a_database_that_is_none(postroom, data, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_the_doctor_tells_a_database_that_is_only_newer(postroom, data, monkeypatch, request, kind):
+def test_doctor_reports_a_newer_database(postroom, data, monkeypatch, request, kind):
     monkeypatch.setenv("POSTROOM_PORT", "0")
     data.mkdir(mode=0o700)
     if kind == "postgres":
@@ -458,7 +454,7 @@ def test_the_doctor_tells_a_database_that_is_only_newer(postroom, data, monkeypa
     assert found["fix"].startswith("install the version that created it, or a newer one")
 
 
-def test_the_doctor_tells_a_bucket_that_is_not_there_in_a_line(postroom, inbox, monkeypatch):
+def test_doctor_reports_a_missing_bucket_in_one_line(postroom, inbox, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "0")
     monkeypatch.setenv("POSTROOM_BLOBS_URL", "s3://nobody-made-this/x")
     with s3.running() as bucket:
@@ -473,7 +469,7 @@ def test_the_doctor_tells_a_bucket_that_is_not_there_in_a_line(postroom, inbox, 
     assert "s3://nobody-made-this/x" in found["fix"]
 
 
-def test_the_doctor_tells_a_database_that_does_not_answer(postroom, data, monkeypatch):
+def test_doctor_reports_a_database_that_does_not_respond(postroom, data, monkeypatch):
     data.mkdir(mode=0o700)
     monkeypatch.setenv("POSTROOM_PORT", "0")
     monkeypatch.setenv("POSTROOM_DATABASE_URL", "postgresql://me@127.0.0.1:9/postroom")
@@ -501,7 +497,7 @@ def test_the_doctor_says_where_to_look_when_writes_wait(postroom, data, database
     assert ("problem", True) == (status, "SyncRep" in fix)
 
 
-def test_the_doctor_tells_that_the_outbox_is_paused(postroom, inbox, monkeypatch):
+def test_doctor_reports_a_paused_outbox(postroom, inbox, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "0")
     before = checks(postroom("doctor", "-o", "json"))["outbox"]
     postroom("outbox", "pause")
@@ -511,7 +507,7 @@ def test_the_doctor_tells_that_the_outbox_is_paused(postroom, inbox, monkeypatch
     assert "postroom outbox resume" in after[1]
 
 
-def test_the_doctor_tells_a_clock_that_went_back(postroom, inbox, data, monkeypatch):
+def test_doctor_reports_a_clock_that_went_back(postroom, inbox, data, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "0")
     os.utime(data / "postroom.db", (4_000_000_000, 4_000_000_000))
 

@@ -1,4 +1,4 @@
-"""`postroom web` and `serve` print a link that signs in, and only to a terminal."""
+"""`postroom web` and `serve` print a sign-in link, and only to a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINK = re.compile(r"http\S+/signin\?link=[\w-]{43}")
 
 
 def on_terminal(data: Path, *words: str, until: re.Pattern[str] | None = None, **env: str) -> str:
-    """What a command prints to a terminal; with *until*, it is stopped when it has said that."""
+    """The output of a command on a terminal; with *until*, it is stopped after that text."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         forked_command(*words),
@@ -35,7 +35,7 @@ def on_terminal(data: Path, *words: str, until: re.Pattern[str] | None = None, *
             said += chunk
             if until is not None and until.search(said.decode()):
                 process.terminate()
-    except OSError:  # how Linux says that the other side is closed
+    except OSError:  # EIO: the other side is closed
         pass
     process.wait(60)
     os.close(ours)

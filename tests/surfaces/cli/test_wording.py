@@ -1,4 +1,4 @@
-"""Messages name options and commands, not the arguments and operations of other surfaces."""
+"""Messages name options and commands, not arguments and operations of other surfaces."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ SEARCH = {"q": "--q", "from": "--from", "limit": "--limit", "offset": "--offset"
         ("list_inboxes shows those", "`postroom inbox list` shows those"),
         ("download GET /v1/inboxes/{inbox_id}", "download `postroom inbox show`"),
         ("GET /v1/labels lists them", "`postroom label list` lists them"),
-        # Words that are also arguments stay words.
+        # Words that are also names of arguments are kept.
         ("reply to the mail from Ana", "reply to the mail from Ana"),
         ("over the limit of your name", "over the limit of your name"),
         ("no inbox a_to@from.example", "no inbox a_to@from.example"),
         ("a=b and x_limit=3", "a=b and x_limit=3"),
     ],
 )
-def test_arguments_are_told_from_words(said, meant):
+def test_arguments_are_distinguished_from_words(said, meant):
     assert meant == in_cli_words(said, SEARCH)
 
 
@@ -117,7 +117,7 @@ def test_the_place_of_a_problem_names_the_option():
         ("message show inb_x", "`postroom "),
     ],
 )
-def test_a_person_is_told_options_and_a_program_arguments(postroom, inbox, receive, words, told):
+def test_text_output_names_options_and_json_arguments(postroom, inbox, receive, words, told):
     from tests.mails import mail
 
     receive(mail())

@@ -1,4 +1,4 @@
-"""Several processes serve one port and share the work; one that is killed is replaced."""
+"""Several processes serve one port; a killed worker is replaced."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ def ask(server: Running, path: str, body: object = None) -> dict[str, object]:
 
 
 def fetch_bytes(said: str, url: str) -> bytes:
-    """What the curl line would get from another address."""
+    """The response of the printed curl command from another address."""
     headers = dict(word.split(": ", 1) for word in curl_in(said) if "Authorization" in word)
     request = urllib.request.Request(url, headers=headers)
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         return bytes(answer.read())
 
 
-def test_a_supervisor_says_who_it_is_once_and_stops_when_told(data: Path) -> None:
+def test_a_supervisor_prints_its_banner_once_and_stops_on_a_signal(data: Path) -> None:
     with serving(data, "--workers", "2") as said:
         assert 1 == said.count("is listening on")
         assert 0 == fetch(curl_in(said))["total"]
 
 
-def test_several_workers_read_a_demo_in_a_bucket(data: Path) -> None:
+def test_several_workers_serve_a_demo_in_a_bucket(data: Path) -> None:
     with (
         s3.running() as bucket,
         serving(
@@ -88,7 +88,7 @@ def test_several_workers_read_a_demo_in_a_bucket(data: Path) -> None:
     assert b"Subject:" in raw
 
 
-def test_a_supervisor_whose_demo_cannot_be_stored_says_so_and_ends(data: Path) -> None:
+def test_a_supervisor_whose_demo_cannot_be_stored_exits(data: Path) -> None:
     extra = {"POSTROOM_BLOBS_URL": "s3://postroom-test/demo", "AWS_ENDPOINT_URL": "http://[::1]:9"}
     login = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_ALLOW_HTTP": "true"}
 
@@ -106,7 +106,7 @@ def test_a_supervisor_whose_demo_cannot_be_stored_says_so_and_ends(data: Path) -
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
-def test_one_that_is_killed_is_replaced_and_the_others_go_on(
+def test_a_killed_worker_is_replaced_and_the_others_continue(
     tmp_path: Path, database: str, request: pytest.FixtureRequest
 ) -> None:
     extra = {}
@@ -123,7 +123,7 @@ def test_one_that_is_killed_is_replaced_and_the_others_go_on(
     assert ["bo@postroom.localhost"] * 20 == found
 
 
-def test_metrics_are_those_of_all_and_outlive_them(tmp_path: Path) -> None:
+def test_metrics_cover_all_workers_and_survive_restarts(tmp_path: Path) -> None:
     with running(tmp_path / "data", workers=3) as server:
         wait_until(lambda: len(children(server.process.pid)) == 3)
         ask_often(server, 12)
@@ -143,7 +143,7 @@ def ask_often(server: Running, times: int) -> None:
 
 
 def asked(server: Running) -> tuple[int, int]:
-    """How often the list was asked for, by the counter and by the histogram."""
+    """How often the list was requested, by the counter and by the histogram."""
     with urllib.request.urlopen(f"{server.url}/metrics", timeout=PATIENCE_S) as answer:
         lines = answer.read().decode().splitlines()
     counted = (
@@ -157,8 +157,8 @@ def asked(server: Running) -> tuple[int, int]:
     return first, second
 
 
-def test_a_supervisor_that_is_too_old_for_its_database_says_so_and_ends(tmp_path: Path) -> None:
-    """A newer Postroom has been there: whoever starts us anew may start that one."""
+def test_a_supervisor_too_old_for_its_database_exits(tmp_path: Path) -> None:
+    """A newer version has upgraded it: a restart may start that version."""
     with running(tmp_path / "data", workers=2) as server:
         wait_until(lambda: len(children(server.process.pid)) == 2)
         with closing(sqlite3.connect(server.data / "postroom.db")) as database:
@@ -172,8 +172,10 @@ def test_a_supervisor_that_is_too_old_for_its_database_says_so_and_ends(tmp_path
     assert "Traceback" not in said
 
 
-def test_a_worker_does_what_others_have_left(tmp_path: Path, database_url: str) -> None:
-    """Mail for later is delivered by a process that serves nobody."""
+def test_a_worker_runs_background_jobs_of_other_processes(
+    tmp_path: Path, database_url: str
+) -> None:
+    """Scheduled mail is sent by a process without a server."""
     env = environment(tmp_path / "data", {"POSTROOM_DATABASE_URL": database_url})
 
     def run(*words: str) -> dict[str, object]:
@@ -194,15 +196,15 @@ def test_a_worker_does_what_others_have_left(tmp_path: Path, database_url: str) 
                 "--subject", "Later", "--body-text", "x", "--send-at", soon)  # fmt: skip
     run("draft", "send", draft["id"])
 
-    with working(env) as worker:
+    with running_worker(env) as worker:
         wait_until(lambda: run("message", "list", bo["id"])["total"] == 1)
         worker.terminate()
         assert 0 == worker.wait(PATIENCE_S)
 
 
 @contextmanager
-def working(env: dict[str, str], *options: str) -> Iterator[subprocess.Popen[str]]:
-    """A worker that has begun."""
+def running_worker(env: dict[str, str], *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker that has started."""
     worker = subprocess.Popen(
         command("worker", *options), env=env, stdout=subprocess.PIPE, text=True
     )
@@ -218,9 +220,9 @@ def working(env: dict[str, str], *options: str) -> Iterator[subprocess.Popen[str
         worker.stdout.close()
 
 
-def test_a_worker_can_be_watched(tmp_path: Path) -> None:
+def test_a_worker_has_health_and_metrics_pages(tmp_path: Path) -> None:
     create_store(tmp_path / "data")
-    with working(environment(tmp_path / "data"), "--port", "0") as worker:
+    with running_worker(environment(tmp_path / "data"), "--port", "0") as worker:
         port = re.search(r"port (\d+)", worker.stdout.readline())[1]
         url = f"http://127.0.0.1:{port}"
         said = {path: status_of(url + path) for path in ("/readyz", "/metrics", "/v1/inboxes")}
@@ -247,7 +249,7 @@ def status_of(url: str) -> int:
         return error.code
 
 
-def test_a_worker_whose_port_is_taken_says_so(tmp_path: Path) -> None:
+def test_a_worker_reports_a_port_in_use(tmp_path: Path) -> None:
     create_store(tmp_path / "data")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -268,10 +270,8 @@ def test_a_worker_whose_port_is_taken_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [("serve", "--workers", "2"), ("serve",), ("worker",), ("worker", "--port", "0")]
 )
-def test_who_is_told_to_stop_does_not_wait_for_a_database_that_hangs(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    """Every process of the server is frozen, and stays so until we have ended."""
+def test_a_server_stops_although_the_database_hangs(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Every process of the database is frozen until the server has exited."""
     with postgres.running() as server:
         given = {"POSTROOM_DATABASE_URL": server.new_database(), "POSTROOM_PORT": "0"}
         process = subprocess.Popen(
@@ -311,5 +311,5 @@ def frozen(server: postgres.Postgres) -> Iterator[None]:
 
 def tell(processes: Iterable[int], number: signal.Signals) -> None:
     for process in processes:
-        with suppress(ProcessLookupError):  # it may have ended by itself
+        with suppress(ProcessLookupError):  # it may have exited
             os.kill(process, number)

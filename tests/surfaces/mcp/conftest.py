@@ -1,4 +1,4 @@
-"""Our tools as an agent has them: called by the official client."""
+"""The tools as an agent has them, called by the official client."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tests.mails import new_inbox
 
 @dataclass(frozen=True)
 class Agent:
-    """Calls tools and checks of every answer what must hold for all of them."""
+    """Calls tools, and checks properties that every answer must have."""
 
     client: Client
 
     async def call(self, name: str, /, **arguments: Any) -> dict[str, Any]:
-        """The answer of a call that works."""
+        """The result of a successful call."""
         is_error, body = await self.try_call(name, arguments)
         assert not is_error, body
         return body
 
     async def fail(self, name: str, /, **arguments: Any) -> dict[str, Any]:
-        """The error of a call that does not."""
+        """The error of a refused call."""
         is_error, body = await self.try_call(name, arguments)
         assert is_error, body
         assert ["error"] == list(body)

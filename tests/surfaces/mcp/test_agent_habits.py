@@ -1,4 +1,4 @@
-"""The toolset agent takes calls as models write them."""
+"""The toolset `agent` accepts calls in the forms that models write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def subjects(lean: Agent, **arguments: Any) -> list[str]:
     "sender", ["ana.lima@example.com", "Ana Lima <x@example.com>", "Lima, Ana <x@example.com>"]
 )
 @pytest.mark.parametrize("asked", [{"from": "Ana Lima"}, {"q": 'from:"ana lima"'}])
-async def test_a_name_is_found_beside_one_that_is_written_out(
+async def test_a_name_matches_a_display_name(
     lean: Agent, ctx: RequestContext, inbox: Inbox, sender: str, asked: dict[str, str]
 ):
     await deliver(ctx, inbox, mail("Hers", sender=sender, to=inbox.address))
@@ -49,7 +49,7 @@ async def test_waiting_finds_a_name_too(lean: Agent, ctx: RequestContext, inbox:
     assert "493021" == waited["extracted"]
 
 
-async def test_a_sentence_finds_what_comes_nearest(lean: Agent, ctx: RequestContext, inbox: Inbox):
+async def test_a_sentence_finds_the_best_matches(lean: Agent, ctx: RequestContext, inbox: Inbox):
     await deliver(ctx, inbox, mail("Birthday party", "Cake at six.", sender="lily@example.com"))
     await deliver(ctx, inbox, mail("Invoice", "Please pay.", sender="bo@example.com"))
 
@@ -63,7 +63,7 @@ async def test_a_sentence_finds_what_comes_nearest(lean: Agent, ctx: RequestCont
 @pytest.mark.parametrize(
     "q", ["latest email from Ana about the website", "who sent the website?", "Ana's website, ana"]
 )
-async def test_the_words_that_matter_are_enough(
+async def test_the_significant_words_are_enough(
     lean: Agent, ctx: RequestContext, inbox: Inbox, q: str
 ):
     for number in range(12):
@@ -77,9 +77,7 @@ async def test_the_words_that_matter_are_enough(
 
 
 @pytest.mark.parametrize("q", ["-from:ana", "is:unread OR is:read", "larger:5M"])
-async def test_syntax_that_is_plain_text_is_told(
-    lean: Agent, ctx: RequestContext, inbox: Inbox, q: str
-):
+async def test_unknown_syntax_is_reported(lean: Agent, ctx: RequestContext, inbox: Inbox, q: str):
     await deliver(ctx, inbox, mail("One", to=inbox.address))
 
     found = await lean.call("find_mail", q=q)
@@ -87,7 +85,9 @@ async def test_syntax_that_is_plain_text_is_told(
     assert "ordinary text" in found["hint"]
 
 
-async def test_an_inbox_of_all_rows_is_told_once(lean: Agent, ctx: RequestContext, inbox: Inbox):
+async def test_a_common_inbox_of_all_rows_is_named_once(
+    lean: Agent, ctx: RequestContext, inbox: Inbox
+):
     other = await new_inbox(ctx, "other")
     await deliver(ctx, inbox, mail("One", to=inbox.address))
     await deliver(ctx, other, mail("Two", to=other.address))
@@ -133,7 +133,7 @@ async def test_a_date_may_be_relative(lean: Agent, ctx: RequestContext, inbox: I
     assert ["0 days old"] == await subjects(lean, after_date=after)
 
 
-async def test_a_list_goes_on_by_offset(lean: Agent, ctx: RequestContext, inbox: Inbox):
+async def test_a_list_continues_by_offset(lean: Agent, ctx: RequestContext, inbox: Inbox):
     for number in range(12):
         await deliver(ctx, inbox, mail(f"Mail {number}", to=inbox.address))
 
@@ -145,7 +145,7 @@ async def test_a_list_goes_on_by_offset(lean: Agent, ctx: RequestContext, inbox:
     assert 12 == len(subjects)
 
 
-async def test_what_was_asked_for_exactly_is_not_guessed(lean: Agent, inbox: Inbox, ctx):
+async def test_exact_arguments_are_not_replaced_by_guesses(lean: Agent, inbox: Inbox, ctx):
     await deliver(ctx, inbox, mail("Birthday party", to=inbox.address))
 
     found = await lean.call("find_mail", q="birthday of lily", mode="words")
@@ -221,7 +221,7 @@ async def test_a_single_id_needs_no_list(lean: Agent, ctx: RequestContext, inbox
     assert 1 == len(replied["results"]) == done["changed"]
 
 
-async def test_a_message_leads_to_its_thread(lean: Agent, ctx: RequestContext, inbox: Inbox):
+async def test_a_message_names_its_thread(lean: Agent, ctx: RequestContext, inbox: Inbox):
     await deliver(ctx, inbox, mail("Quote", "First.", message_id="<1@x.example>"))
     second = mail("Re: Quote", "Second.", message_id="<2@x.example>", in_reply_to="<1@x.example>")
     await deliver(ctx, inbox, second)
@@ -257,7 +257,7 @@ async def test_an_error_names_an_argument_of_this_toolset(lean: Agent, inbox: In
     assert error["message"].startswith("yaml: line 2")
 
 
-async def test_an_error_is_said_once(lean: Agent, inbox: Inbox):
+async def test_an_error_is_stated_once(lean: Agent, inbox: Inbox):
     error = await lean.fail("find_mail", is_unread=True)
 
     assert "is_unread: unknown argument; did you mean unread?" == error["message"]

@@ -1,4 +1,4 @@
-"""Tools do what contracts 000 and 004 say, and explain what they do not do."""
+"""Tools do what contracts 000 and 004 specify, and explain refusals."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ async def test_an_id_of_another_kind_is_refused_with_the_right_tool(agent):
     assert "use get_thread" in error["message"]
 
 
-async def test_an_unknown_tool_is_a_fault_of_the_protocol(agent):
+async def test_an_unknown_tool_is_a_protocol_error(agent):
     with pytest.raises(MCPError, match="unknown tool send_mail; did you mean send_email"):
         await agent.client.call_tool("send_mail", {})
 
@@ -219,7 +219,7 @@ async def test_a_key_without_the_scope_is_told_which_it_needs(app, ctx, inbox):
     assert ("PERMISSION_DENIED", "forbidden") == (error["code"], error["details"]["kind"])
 
 
-async def test_too_many_calls_are_told_when_to_come_back(app, inbox):
+async def test_a_rate_limited_call_has_a_retry_after(app, inbox):
     app.rates.clock = lambda: 0.0
     for _ in range(app.rates.burst):
         app.rates.take("key_1")
@@ -235,7 +235,7 @@ async def stumble(ctx: RequestContext, request: ListInboxes) -> Page[Inbox]:
     raise ZeroDivisionError("a secret of the house")
 
 
-async def test_a_bug_is_reported_without_its_insides(ctx, caplog):
+async def test_an_internal_error_has_no_details(ctx, caplog):
     result = await call_tool(ctx, Tool(name="stumble", title="Stumble", operation=stumble), {})
 
     error = result["structuredContent"]["error"]
@@ -244,7 +244,7 @@ async def test_a_bug_is_reported_without_its_insides(ctx, caplog):
     assert "a secret of the house" in caplog.text
 
 
-async def test_half_a_surrogate_pair_does_not_break_an_answer(ctx):
+async def test_a_lone_surrogate_does_not_break_an_answer(ctx):
     tool = Tool(
         name="list_inboxes",
         title="List",

@@ -1,4 +1,4 @@
-"""A call that is taken back has happened once or not at all, and can be made again."""
+"""A cancelled call has happened once or not at all, and can be repeated."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.mails import new_inbox
 Step = Callable[..., Awaitable[Any]]
 
 
-class Gate:
-    """Stands in for a step of a send, and does not let the caller through the first time."""
+class BlockedStep:
+    """Replaces a step of a send, and blocks the first caller."""
 
     def __init__(self, step: Step, phase: str) -> None:
         self._step, self._phase = step, phase
@@ -49,9 +49,7 @@ class Gate:
         ("record_send", "after", [1]),
     ],
 )
-async def test_a_send_that_is_taken_back(
-    agent, app, ctx, inbox, monkeypatch, step, phase, has_happened
-):
+async def test_a_cancelled_send(agent, app, ctx, inbox, monkeypatch, step, phase, has_happened):
     other = await new_inbox(ctx, "cy")
     outgoing_mail = {
         "inbox_id": inbox.id,
@@ -59,7 +57,7 @@ async def test_a_send_that_is_taken_back(
         "subject": "Hi",
         "body": "Once.",
     }
-    gate = Gate(getattr(app.services.store, step), phase)
+    gate = BlockedStep(getattr(app.services.store, step), phase)
     monkeypatch.setattr(app.services.store, step, gate)
 
     async with anyio.create_task_group() as tasks:

@@ -1,4 +1,4 @@
-"""What `docs/reference/mcp.md` and `docs/reference/imap.md` list is what there is."""
+"""The tools and codes in `docs/reference/mcp.md` and `docs/reference/imap.md` are the real ones."""
 
 from __future__ import annotations
 

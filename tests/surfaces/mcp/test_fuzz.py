@@ -1,4 +1,4 @@
-"""No line on stdin kills the server, and every answer is JSON-RPC."""
+"""No input on stdin crashes the server, and every response is JSON-RPC."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from postroom.surfaces.mcp.stdio import Unreadable, read_frame
-from tests.surfaces.mcp.wire import started
+from tests.surfaces.mcp.stdio_client import started
 
 FRAMES = 3_000
 GOOD = [
@@ -60,7 +60,7 @@ NASTY: list[bytes] = [
 
 
 def mutants(seed: int, count: int) -> list[bytes]:
-    """Good frames, spoiled: cut, doubled, with other bytes or other values inside."""
+    """Valid frames that were altered: truncated, repeated, or with other bytes or values."""
     chance = random.Random(seed)
     return [_mutant(chance) for _ in range(count)]
 
@@ -70,7 +70,7 @@ def _mutant(chance: random.Random) -> bytes:
         return chance.choice(NASTY)
     frame: Any = json.loads(json.dumps(chance.choice(GOOD)))
     for _ in range(chance.randint(0, 2)):
-        _spoil(frame, chance)
+        _alter(frame, chance)
     line = bytearray(json.dumps(frame).encode())
     for _ in range(chance.choice([0, 0, 1, 1, 3])):
         at = chance.randrange(len(line))
@@ -78,7 +78,7 @@ def _mutant(chance: random.Random) -> bytes:
     return bytes(line[: chance.choice([len(line), chance.randint(1, len(line) + 1)])])
 
 
-def _spoil(frame: dict[str, Any], chance: random.Random) -> None:
+def _alter(frame: dict[str, Any], chance: random.Random) -> None:
     values = [
         None,
         True,
@@ -100,24 +100,24 @@ def _spoil(frame: dict[str, Any], chance: random.Random) -> None:
     holder[chance.choice([*holder, "extra"])] = chance.choice(values)
 
 
-def test_no_frame_kills_or_pollutes(tmp_path):
-    with started(tmp_path) as wire:
-        wire.hello()
+def test_no_frame_crashes_the_server_or_its_output(tmp_path):
+    with started(tmp_path) as stdio:
+        stdio.hello()
         lines: list[bytes] = []
-        reader = threading.Thread(target=lambda: lines.extend(wire.process.stdout), daemon=True)
+        reader = threading.Thread(target=lambda: lines.extend(stdio.process.stdout), daemon=True)
         reader.start()
 
         for line in [*NASTY, *mutants(seed=1, count=FRAMES)]:
-            wire.write(line.replace(b"\n", b" "))
-        wire.write(b'{"jsonrpc":"2.0","id":"the end","method":"tools/list"}')
-        wire.close()
+            stdio.write(line.replace(b"\n", b" "))
+        stdio.write(b'{"jsonrpc":"2.0","id":"the end","method":"tools/list"}')
+        stdio.close()
         reader.join(60)
 
         answers = [json.loads(line) for line in lines]
         assert all(is_answer(answer) for answer in answers)
         assert "the end" in [answer["id"] for answer in answers]
-        assert 0 == wire.process.wait(120)
-        assert b"Traceback" not in wire.process.stderr.read()
+        assert 0 == stdio.process.wait(120)
+        assert b"Traceback" not in stdio.process.stderr.read()
 
 
 def is_answer(answer: dict[str, Any]) -> bool:
@@ -140,7 +140,7 @@ def is_answer(answer: dict[str, Any]) -> bool:
         (b'{"jsonrpc":"1.0","id":"a","method":"x"}', -32600, "a"),
     ],
 )
-def test_the_answer_names_the_fault_and_the_request_if_it_is_known(line, code, answered_id):
+def test_an_error_names_its_cause_and_the_request_if_known(line, code, answered_id):
     with pytest.raises(Unreadable) as caught:
         read_frame(line)
 
@@ -149,8 +149,8 @@ def test_the_answer_names_the_fault_and_the_request_if_it_is_known(line, code, a
 
 
 def test_the_call_after_a_bad_line_works(tmp_path):
-    with started(tmp_path) as wire:
-        wire.hello().write(b'{"jsonrpc":')
+    with started(tmp_path) as stdio:
+        stdio.hello().write(b'{"jsonrpc":')
 
-        assert -32700 == wire.read()["error"]["code"]
-        assert not wire.call("list_inboxes")["isError"]
+        assert -32700 == stdio.read()["error"]["code"]
+        assert not stdio.call("list_inboxes")["isError"]

@@ -1,4 +1,4 @@
-"""MCP over HTTP as the server has it: mounted beside REST, with the same keys."""
+"""MCP over HTTP, mounted with REST and with the same keys."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def ask(http, method: str, revision: str = NEWEST, **params: Any) -> httpx
 
 @asynccontextmanager
 async def connected(url: str, key: str, revision: str) -> AsyncIterator[Client]:
-    """The official client, which speaks the newest revision or shakes hands for an older one."""
+    """The official client with the newest revision, or with the handshake of an older one."""
     mode = revision if revision == NEWEST else "legacy"
     async with httpx2.AsyncClient(headers={"X-API-Key": key}, timeout=60) as http:
         transport = streamable_http_client(url, http_client=http)
@@ -113,7 +113,7 @@ async def test_the_official_client_works_over_http(url, key, ctx, revision):
 
 
 @pytest.mark.parametrize("revision", REVISIONS[:2])
-async def test_an_older_client_shakes_hands_in_its_own_revision(http, revision):
+async def test_an_older_client_negotiates_its_revision(http, revision):
     hello = {"capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     response = await ask(http, "initialize", revision, protocolVersion=revision, **hello)
 
@@ -124,8 +124,8 @@ async def test_an_older_client_shakes_hands_in_its_own_revision(http, revision):
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_every_request_stands_for_itself(http, ctx, revision):
-    """No session is made and none is needed: any process can answer any request."""
+async def test_requests_are_stateless(http, ctx, revision):
+    """No session is created: any process can answer any request."""
     await new_inbox(ctx, "ana")
 
     response = await ask(http, "tools/call", revision, name="list_inboxes", arguments={})
@@ -156,7 +156,7 @@ async def test_structured_content_fits_the_output_schema(http, ctx, revision):
         assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
 
 
-async def test_the_list_of_tools_is_the_same_to_the_byte(http):
+async def test_the_list_of_tools_is_byte_for_byte_the_same(http):
     one = await ask(http, "tools/list")
     other = await ask(http, "tools/list")
 
@@ -173,7 +173,7 @@ async def test_the_newest_revision_is_discovered(http):
 
 
 @pytest.mark.parametrize("given", [{}, {"Authorization": "Bearer pk_wrong"}, {"X-API-Key": "x"}])
-async def test_a_request_without_our_key_is_refused(url, given):
+async def test_a_request_without_a_valid_key_is_refused(url, given):
     async with httpx2.AsyncClient(timeout=60) as stranger:
         response = await stranger.post(url, json=question("tools/list"), headers=given)
 
@@ -192,7 +192,7 @@ async def test_a_key_may_be_given_in_either_header(url, key):
     assert 200 == response.status_code
 
 
-async def test_a_key_is_asked_for_at_every_request(http, ctx, owned):
+async def test_every_request_needs_a_key(http, ctx, owned):
     first = await ask(http, "tools/list")
     await delete_key(ctx, DeleteKey(key_id=owned.id))
     second = await ask(http, "tools/list")
@@ -219,13 +219,13 @@ async def test_a_call_has_the_rights_of_its_own_key(url, ctx):
     "origin", ["https://evil.example", "null", "http://127.0.0.1.evil.example"]
 )
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_page_of_another_site_is_refused(http, origin, revision):
+async def test_a_request_of_another_origin_is_refused(http, origin, revision):
     http.headers["Origin"] = origin
 
     assert 403 == (await ask(http, "tools/list", revision)).status_code
 
 
-async def test_a_name_that_is_not_ours_is_refused(http):
+async def test_an_unknown_host_name_is_refused(http):
     http.headers["Host"] = "rebound.example:80"
 
     assert 403 == (await ask(http, "tools/list")).status_code
@@ -245,7 +245,7 @@ async def test_headers_that_contradict_the_body_are_refused(http, changed, code)
     assert (400, code) == (response.status_code, response.json()["error"]["code"])
 
 
-async def test_an_unknown_revision_is_told_which_there_are(http):
+async def test_an_unknown_revision_is_refused_with_the_supported_ones(http):
     body = question("tools/list")
     body["params"]["_meta"][META + "protocolVersion"] = "2031-01-01"
     response = await http.post("", json=body, headers=headers("tools/list", "2031-01-01"))
@@ -256,7 +256,7 @@ async def test_an_unknown_revision_is_told_which_there_are(http):
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
-async def test_there_is_nothing_but_post(http, method):
+async def test_only_post_is_supported(http, method):
     response = await http.request(method, "")
 
     assert (405, "POST") == (response.status_code, response.headers["allow"])
@@ -264,7 +264,7 @@ async def test_there_is_nothing_but_post(http, method):
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("body", [b"{", b"\xff", b"[]", b"[" * 100_000, b"null", b'{"id":1}'])
-async def test_a_body_that_cannot_be_read_is_a_fault_of_the_client(http, revision, body):
+async def test_an_unreadable_body_is_a_client_error(http, revision, body):
     given = {**headers("tools/list", revision), "Content-Type": JSON}
     response = await http.post("", content=body, headers=given)
 
@@ -291,7 +291,7 @@ async def test_a_body_over_the_limit_is_refused(http, app):
 
 
 @pytest.mark.parametrize("revision", [REVISIONS[0], NEWEST])
-async def test_arguments_of_many_megabytes_are_taken(http, ctx, revision):
+async def test_arguments_of_many_megabytes_are_accepted(http, ctx, revision):
     inbox = await new_inbox(ctx)
     outgoing_mail = {
         "inbox_id": inbox.id,
@@ -309,7 +309,7 @@ async def test_arguments_of_many_megabytes_are_taken(http, ctx, revision):
 
 
 @pytest.mark.parametrize("revision", [REVISIONS[0], NEWEST])
-async def test_a_wait_ends_when_its_client_leaves(http, app, ctx, revision):
+async def test_a_wait_ends_when_its_client_disconnects(http, app, ctx, revision):
     inbox = await new_inbox(ctx)
     arguments = {"inbox_id": inbox.id, "timeout_s": 300}
     asked = ask(http, "tools/call", revision, name="wait_for_message", arguments=arguments)

@@ -1,4 +1,4 @@
-"""Live tools on servers that are odd: the truth about what was done, and a way to go on."""
+"""Live tools on unusual servers: correct reports of what was done, and how to continue."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 
 from postroom.model.key import OWNER
 from postroom.surfaces.mcp.call_tool import call_tool
-from tests.servers.imap_script import Mail, WatchedEvent, mails, scripted
-from tests.surfaces.mcp.live import TOOLS, account_at, answer, app_with
+from tests.servers.imap_script import ImapCommand, Mail, mails, scripted
+from tests.surfaces.mcp.live_imap import TOOLS, account_at, answer, app_with
 
 ID = "imap:default:INBOX:7:2"
 
@@ -16,7 +16,7 @@ def boxes() -> dict[bytes, dict[int, Mail]]:
     return {b"INBOX": mails(5), b"Archive": {}}
 
 
-async def test_an_account_without_any_mailbox_is_no_failure(tmp_path):
+async def test_an_account_without_mailboxes_is_no_error(tmp_path):
     async with (
         scripted(mailboxes={}) as server,
         app_with(tmp_path, account_at(server.port)) as app,
@@ -31,8 +31,8 @@ async def test_an_account_without_any_mailbox_is_no_failure(tmp_path):
     assert body["data"]["next_action"]["tool"] in TOOLS
 
 
-async def test_a_server_that_refuses_to_remove_one_message_keeps_it_and_that_is_said(tmp_path):
-    """As Proton Bridge does, which says that it has UIDPLUS."""
+async def test_a_message_that_a_server_refuses_to_remove_is_reported(tmp_path):
+    """Proton Bridge does so, although it announces UIDPLUS."""
     replies = {"UID EXPUNGE": b"{tag} NO not here\r\n"}
     async with (
         scripted(mailboxes=boxes(), replies=replies) as server,
@@ -54,7 +54,7 @@ async def test_a_server_that_refuses_to_remove_one_message_keeps_it_and_that_is_
 
 
 @pytest.mark.parametrize("refused", ["UID MOVE", "UID COPY", "UID STORE"])
-async def test_a_move_that_fails_never_says_moved(tmp_path, refused):
+async def test_a_failed_move_is_not_reported_as_moved(tmp_path, refused):
     capabilities = "IMAP4rev1 UIDPLUS" + (" MOVE" if refused == "UID MOVE" else "")
     replies = {refused: b"{tag} NO disk full\r\n"}
     async with (
@@ -70,7 +70,7 @@ async def test_a_move_that_fails_never_says_moved(tmp_path, refused):
     assert (refused == "UID STORE") == bool(server.mailboxes[b"Archive"])
 
 
-async def test_flags_that_no_server_takes_are_left_behind_in_a_copy(tmp_path):
+async def test_unsupported_flags_are_omitted_from_a_copy(tmp_path):
     odd = boxes()
     odd[b"INBOX"][2].flags = {rb"\Seen", b"[Imap]/Old", b"\xc3\xa9t\xc3\xa9"}
     async with (
@@ -94,8 +94,8 @@ async def test_flags_that_no_server_takes_are_left_behind_in_a_copy(tmp_path):
 
 
 async def test_a_copy_goes_without_keywords_where_they_are_refused(tmp_path):
-    def append(told: WatchedEvent) -> bytes | None:
-        return b"{tag} NO keywords are not allowed\r\n" if b"$Todo" in told.rest else None
+    def append(command: ImapCommand) -> bytes | None:
+        return b"{tag} NO keywords are not allowed\r\n" if b"$Todo" in command.rest else None
 
     tagged = boxes()
     tagged[b"INBOX"][2].flags = {rb"\Seen", b"$Todo"}
@@ -118,11 +118,13 @@ async def test_a_copy_goes_without_keywords_where_they_are_refused(tmp_path):
     assert {rb"\Seen"} == there.mailboxes[b"Archive"][1].flags
 
 
-async def test_a_search_that_contradicts_itself_is_not_said_to_be_empty(tmp_path):
-    """As IMAP4rev2 of one provider does: ESEARCH is empty, whatever is there."""
+async def test_a_contradictory_search_is_not_reported_as_empty(tmp_path):
+    """The IMAP4rev2 of one provider always returns an empty ESEARCH."""
     replies = {
-        "UID SEARCH": lambda told: (
-            b"* ESEARCH (TAG {tag}) UID COUNT 0\r\n{tag} OK\r\n" if b"RETURN" in told.rest else None
+        "UID SEARCH": lambda command: (
+            b"* ESEARCH (TAG {tag}) UID COUNT 0\r\n{tag} OK\r\n"
+            if b"RETURN" in command.rest
+            else None
         )
     }
     async with (
@@ -136,7 +138,7 @@ async def test_a_search_that_contradicts_itself_is_not_said_to_be_empty(tmp_path
     assert ["search_inconsistent"] == [issue["code"] for issue in data["issues"]]
 
 
-async def test_flags_that_were_not_kept_are_not_said_to_be(tmp_path):
+async def test_flags_that_were_not_stored_are_not_reported(tmp_path):
     async with (
         scripted(mailboxes=boxes(), replies={"UID STORE": b"{tag} OK sure\r\n"}) as server,
         app_with(tmp_path, account_at(server.port)) as app,
@@ -149,7 +151,7 @@ async def test_flags_that_were_not_kept_are_not_said_to_be(tmp_path):
     assert body["summary"].startswith("No flag was changed")
 
 
-async def test_a_wrong_password_is_told_and_the_password_is_not(tmp_path):
+async def test_a_wrong_password_is_reported_without_the_password(tmp_path):
     replies = {"LOGIN": b"{tag} NO [AUTHENTICATIONFAILED] secret is wrong\r\n"}
     async with (
         scripted(replies=replies) as server,
@@ -178,7 +180,9 @@ async def test_a_wrong_password_is_told_and_the_password_is_not(tmp_path):
         ("imap_update_message_flags", {"message_id": ID, "add_flags": ["\ud800"]}),
     ],
 )
-async def test_text_that_no_wire_can_carry_is_refused_before_it_is_sent(tmp_path, tool, arguments):
+async def test_text_that_imap_cannot_represent_is_refused_before_it_is_sent(
+    tmp_path, tool, arguments
+):
     async with (
         scripted(mailboxes=boxes()) as server,
         app_with(tmp_path, account_at(server.port)) as app,

@@ -1,4 +1,4 @@
-"""Live tools on a line that breaks: what is said to be whole is whole, and done once."""
+"""Live tools on a breaking connection: complete answers are complete, changes are made once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from postroom.app import App
 from postroom.providers.imap.live import ImapAccounts
 from tests.servers.imap_script import ScriptedImap, mails, scripted
 from tests.servers.proxy import Proxy, proxied
-from tests.surfaces.mcp.live import TOOLS, account_at, answer, app_with
+from tests.surfaces.mcp.live_imap import TOOLS, account_at, answer, app_with
 
 ID = "imap:default:INBOX:7:2"
 READS: dict[str, dict[str, Any]] = {
@@ -35,34 +35,34 @@ FOR_GOOD = 1_000_000
 
 
 @dataclass(frozen=True)
-class RequestQueue:
-    """An installation, a server, and what is between them."""
+class CutConnection:
+    """An installation, a server, and a proxy between them."""
 
     app: App
     server: ScriptedImap
     proxy: Proxy
 
     async def call(self, tool: str) -> dict[str, Any]:
-        """The data of an answer, without what differs from call to call."""
+        """The data of an answer, without parts that differ from call to call."""
         body = await answer(self.app, tool, **(READS | CHANGES)[tool])
         data: dict[str, Any] = body["data"]
         return data
 
     async def size(self, tool: str) -> int:
-        """How many bytes the server says until a call on a new connection is answered."""
+        """The bytes that the server sends until a call on a new connection is answered."""
         self.proxy.cut_after = None
-        await self.leave()
+        await self.disconnect()
         self.proxy.reset()
         await self.call(tool)
         return self.proxy.bytes_from_server
 
     async def cut(self, offset: int, times: int) -> None:
-        """Have the next connections end after so many bytes of the server."""
-        await self.leave()
+        """End the next connections after so many bytes from the server."""
+        await self.disconnect()
         self.proxy.cut_after, self.proxy.cuts = offset, times
 
-    async def leave(self) -> None:
-        """End what is open, and wait until the installation has noticed."""
+    async def disconnect(self) -> None:
+        """Close all connections, and wait until the installation has noticed."""
         self.proxy.cut_all()
         live = self.app.services.imap
         assert isinstance(live, ImapAccounts)
@@ -72,14 +72,14 @@ class RequestQueue:
 
 
 @asynccontextmanager
-async def line(tmp_path: Path) -> AsyncIterator[RequestQueue]:
+async def connection(tmp_path: Path) -> AsyncIterator[CutConnection]:
     boxes = {b"INBOX": mails(10), b"Archive": {}}
     async with (
         scripted(mailboxes=boxes) as server,
         proxied(server.port) as proxy,
         app_with(tmp_path, account_at(proxy.port)) as app,
     ):
-        yield RequestQueue(app, server, proxy)
+        yield CutConnection(app, server, proxy)
 
 
 def places(size: int) -> range:
@@ -87,8 +87,8 @@ def places(size: int) -> range:
 
 
 @pytest.mark.parametrize("tool", READS)
-async def test_a_line_that_breaks_once_makes_no_difference(tmp_path, tool):
-    async with line(tmp_path) as opened:
+async def test_one_broken_connection_makes_no_difference(tmp_path, tool):
+    async with connection(tmp_path) as opened:
         size = await opened.size(tool)
         whole = await opened.call(tool)
         for offset in places(size):
@@ -98,8 +98,8 @@ async def test_a_line_that_breaks_once_makes_no_difference(tmp_path, tool):
 
 
 @pytest.mark.parametrize("tool", READS)
-async def test_half_an_answer_is_never_said_to_be_whole(tmp_path, tool):
-    async with line(tmp_path) as opened:
+async def test_a_partial_answer_is_never_reported_as_complete(tmp_path, tool):
+    async with connection(tmp_path) as opened:
         size = await opened.size(tool)
         whole = await opened.call(tool)
         for offset in places(size):
@@ -116,8 +116,8 @@ async def test_half_an_answer_is_never_said_to_be_whole(tmp_path, tool):
 
 
 @pytest.mark.parametrize("tool", CHANGES)
-async def test_a_change_on_a_line_that_breaks_is_done_once_or_not_at_all(tmp_path, tool):
-    async with line(tmp_path) as opened:
+async def test_a_change_on_a_broken_connection_is_made_at_most_once(tmp_path, tool):
+    async with connection(tmp_path) as opened:
         size = await opened.size(tool)
         for offset in places(size):
             opened.server.mailboxes |= {b"INBOX": mails(10), b"Archive": {}}

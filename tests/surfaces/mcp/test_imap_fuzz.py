@@ -1,4 +1,4 @@
-"""Whatever live tools are given: an answer of the contract, and commands that we meant."""
+"""With any arguments, live tools answer as in the contract, and send only intended commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from postroom.model.key import OWNER
 from postroom.surfaces.mcp.call_tool import call_tool
 from tests.servers.imap_script import mails, scripted
-from tests.surfaces.mcp.live import TOOLS, account_at, app_with
+from tests.surfaces.mcp.live_imap import TOOLS, account_at, app_with
 
 CALLS = 2_000
 TEXTS = (
@@ -61,7 +61,7 @@ GOOD: dict[str, Any] = {
 
 
 def arguments(tool: str, chance: random.Random) -> dict[str, Any]:
-    """Good arguments, of which some are spoiled and some are left out."""
+    """Valid arguments, some of which are altered or omitted."""
     known = [
         field.alias or name for name, field in TOOLS[tool].operation.request.model_fields.items()
     ]
@@ -73,7 +73,7 @@ def arguments(tool: str, chance: random.Random) -> dict[str, Any]:
 
 
 def command(line: bytes) -> str:
-    """The name of a command as a strict server reads it."""
+    """The name of a command as parsed by a strict server."""
     words = line.split(b" ")[1:3]
     names = [word.strip().decode("latin-1").upper() for word in words]
     return " ".join(names) if names[0] == "UID" else names[0]

@@ -1,4 +1,4 @@
-"""What an agent is told about the tools, and what it costs."""
+"""The list of tools that an agent gets, and its size."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def parameters() -> list[Any]:
     ]
 
 
-def test_the_tools_are_those_that_were_reviewed(pytestconfig):
-    """Whoever changes a word that every agent reads shows it to a reviewer first."""
+def test_the_tools_are_the_reviewed_ones(pytestconfig):
+    """A change of any text that agents read must be reviewed."""
     written = json.dumps(listed(), indent=1, ensure_ascii=False) + "\n"
     if pytestconfig.getoption("--update-golden"):
         GOLDEN.write_text(written, "utf-8")
@@ -95,7 +95,7 @@ def test_the_tools_are_those_that_were_reviewed(pytestconfig):
     assert GOLDEN.read_text("utf-8") == written
 
 
-def test_the_shipped_list_is_the_one_that_the_tools_make(pytestconfig):
+def test_the_shipped_list_is_current(pytestconfig):
     """`postroom mcp` answers tools/list from this file, before it loads the operations."""
     if pytestconfig.getoption("--update-golden"):
         FILE.write_text(listing(), "utf-8")
@@ -103,7 +103,7 @@ def test_the_shipped_list_is_the_one_that_the_tools_make(pytestconfig):
     assert FILE.read_text("utf-8") == listing()
 
 
-def test_the_shipped_list_is_chosen_from_like_the_tools():
+def test_the_shipped_list_is_filtered_like_the_tools():
     shipped = choose(read_listing(), read_only=True, without={"memory_search"})
 
     assert [tool.entry for tool in shipped] == describe(
@@ -122,12 +122,12 @@ def test_the_list_is_the_same_every_time():
 
 
 def test_the_default_list_stays_small():
-    """Without a live account, that is: whoever has one has asked for its tools."""
+    """Without a live account: an account adds its tools."""
     assert len(compact(describe(choose_tools())).encode()) < 36 * KB
 
 
 @pytest.mark.parametrize("name", [*TOOLSETS, *ON_DEMAND])
-def test_a_toolset_alone_stays_small(name):
+def test_a_single_toolset_stays_small(name):
     assert len(compact(describe(choose_tools([name]))).encode()) < 16 * KB
 
 
@@ -154,7 +154,7 @@ def test_a_schema_is_flat_enough_for_every_client(tool):
 
 
 @pytest.mark.parametrize("tool", listed(), ids=lambda tool: tool["name"])
-def test_a_tool_says_what_it_is_and_what_an_answer_may_be(tool):
+def test_a_tool_has_a_title_and_an_output_schema(tool):
     assert tool["title"]
     assert 40 <= len(tool["description"]) <= 300
     assert "required" not in tool["outputSchema"]
@@ -205,20 +205,20 @@ def test_hints_follow_from_what_the_operation_needs(name, hints):
         ("list_identities", "offset", 0),
     ],
 )
-def test_a_default_that_the_contract_names_is_told(name, argument, default):
+def test_a_default_of_the_contract_is_in_the_schema(name, argument, default):
     [tool] = [tool for tool in listed() if tool["name"] == name]
 
     assert default == tool["inputSchema"]["properties"][argument]["default"]
 
 
 @pytest.mark.parametrize("tool", listed(), ids=lambda tool: tool["name"])
-def test_a_cursor_is_told_of_where_one_is_taken(tool):
+def test_a_cursor_argument_is_described(tool):
     takes_one = "cursor" in tool["inputSchema"]["properties"]
 
     assert takes_one or "next_cursor" not in tool["outputSchema"]["properties"]
 
 
-def test_what_destroys_says_so():
+def test_a_destructive_tool_says_so():
     tool = Tool(name="delete_message", title="Delete", operation=message_changes.delete_message)
 
     assert tool.annotations["destructiveHint"]
@@ -230,7 +230,7 @@ def test_read_only_hides_every_write():
     assert names == {name for name in INBOX | MAIL | MEMORY if name.startswith(READS)}
 
 
-def test_a_feature_that_is_switched_off_takes_its_tools_along():
+def test_a_disabled_feature_has_no_tools():
     names = {tool.name for tool in choose_tools(["memory"], without={"memory_search"})}
 
     assert names == MEMORY - {"memory_search", "memory_fulltext_search"}
@@ -248,7 +248,7 @@ def test_an_unknown_toolset_is_refused_with_a_suggestion():
         choose_tools(["inbix"])
 
 
-def test_two_tools_of_one_name_stop_the_start(monkeypatch):
+def test_two_tools_of_one_name_are_a_start_up_error(monkeypatch):
     impostor = Tool(name="get_message", title="Another", operation=message_changes.list_labels)
     monkeypatch.setitem(toolsets.TOOLSETS, "mail", (impostor,))
 
@@ -285,11 +285,11 @@ SELDOM_NEEDED = {
     "thread_id",
     "wait_s",
 }
-"""What some tool takes without saying so: other ways to ask for what an agent may have anyway."""
+"""Unlisted arguments of tools: alternatives to listed ones."""
 
 
 @pytest.mark.parametrize("tool", choose_tools(), ids=lambda tool: tool.name)
-def test_what_a_tool_does_not_list_it_refuses_unless_it_is_seldom_needed(tool: Tool):
+def test_an_unlisted_argument_is_refused_unless_rarely_needed(tool: Tool):
     listed = set(describe([tool])[0]["inputSchema"]["properties"])
     words = {operations: tools for tools, operations in tool.rename.items()}
     known = {words.get(name, name) for name in argument_names(tool.operation.request)}

@@ -1,4 +1,4 @@
-"""A tool that a key may not use is not listed, and says so if it is called all the same."""
+"""A tool that a key may not use is not listed, and names the missing scope when called."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from postroom.surfaces.mcp.toolsets import choose_tools
 from tests.callers import a_caller
 from tests.servers.postroom import forked_command
 from tests.surfaces.mcp.conftest import Agent
+from tests.surfaces.mcp.stdio_client import started
 from tests.surfaces.mcp.test_http import NEWEST, connected, serving
-from tests.surfaces.mcp.wire import started
 
 TOOLS = choose_tools((*DEFAULT, *ON_DEMAND, *BY_NAME))
 SCOPES = (Scope.READ, Scope.WRITE, Scope.SEND)
@@ -85,15 +85,15 @@ async def listed_over_http(url: str, key: str) -> set[str]:
 
 
 def test_over_stdio_a_key_has_its_own_list(tmp_path):
-    with started(tmp_path) as wire:
-        everything = wire.hello().ask("tools/list")["result"]["tools"]
+    with started(tmp_path) as stdio:
+        everything = stdio.hello().ask("tools/list")["result"]["tools"]
     make_key = ["key", "create", "reader", "--data", str(tmp_path), "--output", "json"]
     made = subprocess.run(forked_command(*make_key), capture_output=True, check=True)
     key = json.loads(made.stdout)["key"]
 
-    with started(tmp_path, "--toolsets", "agent", "--key", key) as wire:
-        tools = wire.hello().ask("tools/list")["result"]["tools"]
-        refused = wire.call("undo", id="pln_1")
+    with started(tmp_path, "--toolsets", "agent", "--key", key) as stdio:
+        tools = stdio.hello().ask("tools/list")["result"]["tools"]
+        refused = stdio.call("undo", id="pln_1")
 
     assert "send_email" in {tool["name"] for tool in everything}
     assert {tool.name for tool in choose_tools(["agent"], read_only=True)} == {

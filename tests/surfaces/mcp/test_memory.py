@@ -1,4 +1,4 @@
-"""What an agent cannot do to memories by any tool, whoever's key it has."""
+"""What an agent cannot do to memories with any tool and any key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.surfaces.mcp.conftest import acting
     [OWNER, a_caller("key_1")],
     ids=["owners", "agents"],
 )
-async def test_no_tool_takes_a_word_of_trust(app, ctx, inbox, caller):
+async def test_no_tool_has_an_argument_for_trust(app, ctx, inbox, caller):
     added = await deliver(ctx, inbox, mail())
     async with acting(app, caller) as agent:
         learnt = {"key": "iban", "text": "Pay to account 7."}

@@ -1,4 +1,4 @@
-"""The agent on stdio is metered like a key, and so is whoever comes where no key is asked for."""
+"""Rate limits of the agent on stdio, and of callers without a key."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from postroom.store.upgrade import SENDS_OF_AGENT
 from postroom.surfaces.rest.server import build
 from tests.mails import deliver, mail, new_inbox
 from tests.servers.postroom import forked_command
-from tests.surfaces.mcp.wire import Wire, started
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.mcp.stdio_client import StdioClient, started
+from tests.surfaces.rest.conftest import rest_client
 
 OUTGOING = {"subject": "Hi", "body": "Hello"}
 
@@ -39,20 +39,20 @@ def cli(folder: Path, *words: str, env: dict[str, str] | None = None) -> Any:
     return json.loads(done.stdout or done.stderr)
 
 
-def send(wire: Wire, inbox_id: str, to: str, **more: Any) -> dict[str, Any]:
-    said = wire.call("send_email", inbox_id=inbox_id, recipient=to, **OUTGOING, **more)
+def send(stdio: StdioClient, inbox_id: str, to: str, **more: Any) -> dict[str, Any]:
+    said = stdio.call("send_email", inbox_id=inbox_id, recipient=to, **OUTGOING, **more)
     body: dict[str, Any] = said["structuredContent"]
     return body
 
 
-def test_an_agent_on_stdio_sends_its_share_of_an_hour_and_no_more(tmp_path: Path) -> None:
+def test_an_agent_on_stdio_has_the_hourly_limit_of_sends(tmp_path: Path) -> None:
     env = limits(sends_per_hour=2)
-    with started(tmp_path, env=env) as wire, started(tmp_path, env=env) as beside:
-        made = wire.hello().call("create_inbox", username="ana")["structuredContent"]
-        told = [send(wire, made["id"], "x@example.com", idempotency_key="k") for _ in range(2)]
+    with started(tmp_path, env=env) as stdio, started(tmp_path, env=env) as beside:
+        made = stdio.hello().call("create_inbox", username="ana")["structuredContent"]
+        told = [send(stdio, made["id"], "x@example.com", idempotency_key="k") for _ in range(2)]
         told.append(send(beside.hello(), made["id"], "x1@example.com"))
         refused = [
-            send(one, made["id"], f"y{n}@example.com") for n, one in enumerate((wire, beside))
+            send(one, made["id"], f"y{n}@example.com") for n, one in enumerate((stdio, beside))
         ]
     with started(tmp_path, env=env) as later:
         refused.append(send(later.hello(), made["id"], "z@example.com"))
@@ -74,7 +74,7 @@ def test_an_agent_on_stdio_sends_its_share_of_an_hour_and_no_more(tmp_path: Path
     assert [by_owner] * 3 == [(entry["actor"], entry["via"]) for entry in only]
 
 
-def test_with_a_key_it_is_that_key(tmp_path: Path) -> None:
+def test_an_agent_on_stdio_with_a_key_has_the_limits_of_the_key(tmp_path: Path) -> None:
     env = limits(sends_per_hour=1)
     made = cli(tmp_path, "inbox", "create", "--username", "ana")
     scopes = [word for name in ("read", "write", "send") for word in ("--scope", name)]
@@ -92,22 +92,22 @@ def test_with_a_key_it_is_that_key(tmp_path: Path) -> None:
     assert {"owner", "agent", key["id"]} == actors
 
 
-def test_an_agent_on_stdio_that_asks_too_fast_is_told_when_to_ask_again(tmp_path: Path) -> None:
+def test_an_agent_on_stdio_is_rate_limited_with_a_retry_after(tmp_path: Path) -> None:
     env = limits(requests_per_second=1, requests_burst=3)
-    with started(tmp_path, env=env) as wire:
-        wire.hello()
-        told = [wire.call("list_inboxes")["structuredContent"] for _ in range(5)]
+    with started(tmp_path, env=env) as stdio:
+        stdio.hello()
+        told = [stdio.call("list_inboxes")["structuredContent"] for _ in range(5)]
 
     assert [False, False, False] == ["error" in one for one in told[:3]]
     assert ("RATE_LIMIT_EXCEEDED", 1) == (told[4]["error"]["code"], told[4]["error"]["retry_after"])
 
 
-async def test_without_keys_everybody_shares_the_limits_of_the_agent(app: App) -> None:
+async def test_without_auth_all_callers_share_the_limits_of_the_agent(app: App) -> None:
     few = _few(app, 2)
     inbox = await new_inbox(app.services, "ana")
     outgoing_mail = {"subject": "Hi", "body_text": "Hello", "inbox_id": inbox.id}
     await call(few.context(AGENT), sending.send_message, {**outgoing_mail, "to": ["a@example.com"]})
-    async with visiting(few, None, asgi=build(few, no_auth=True)) as anybody:
+    async with rest_client(few, None, asgi=build(few, no_auth=True)) as anybody:
         told = [
             await anybody.send(
                 "POST", "/v1/messages", json={**outgoing_mail, "to": [f"x{n}@example.com"]}
@@ -124,7 +124,7 @@ def _few(app: App, sends: int) -> App:
     return replace(app, services=services)
 
 
-async def test_every_way_to_send_counts_once_when_it_is_accepted(app: App) -> None:
+async def test_every_way_of_sending_counts_once(app: App) -> None:
     inbox = await new_inbox(app.services, "ana")
     added = await deliver(app.services, inbox, mail("Hello"))
     ctx = _few(app, 6).context(AGENT)
@@ -159,18 +159,18 @@ async def test_every_way_to_send_counts_once_when_it_is_accepted(app: App) -> No
 
 
 @pytest.mark.parametrize("more", [{}, {"idempotency_key": "order-1"}], ids=str)
-def test_what_the_agent_sent_before_it_was_named_is_not_sent_again(
+def test_a_repeated_send_of_an_earlier_version_is_recognised(
     tmp_path: Path, more: dict[str, str]
 ) -> None:
-    with started(tmp_path) as wire:
-        made = wire.hello().call("create_inbox", username="ana")["structuredContent"]
-        first = send(wire, made["id"], "x@example.com", **more)
-        wire.close()
+    with started(tmp_path) as stdio:
+        made = stdio.hello().call("create_inbox", username="ana")["structuredContent"]
+        first = send(stdio, made["id"], "x@example.com", **more)
+        stdio.close()
     _upgrade(tmp_path / "postroom.db")
 
-    with started(tmp_path, env=limits(sends_per_hour=1)) as wire:
-        again = send(wire.hello(), made["id"], "x@example.com", **more)
-        other = send(wire, made["id"], "y@example.com")
+    with started(tmp_path, env=limits(sends_per_hour=1)) as stdio:
+        again = send(stdio.hello(), made["id"], "x@example.com", **more)
+        other = send(stdio, made["id"], "y@example.com")
 
     assert first["message_id"] == again["message_id"]
     assert (not more) == again.get("deduplicated", False)
@@ -178,7 +178,7 @@ def test_what_the_agent_sent_before_it_was_named_is_not_sent_again(
 
 
 def _upgrade(file: Path) -> None:
-    """Let the store be as an upgrade leaves it: what was sent before was sent by the owner."""
+    """Make the store as after an upgrade: earlier sends belong to the owner."""
     connection = connect(file, Role.WRITER)
     connection.execute("UPDATE sends SET caller = 'owner'")
     for statement in SENDS_OF_AGENT:

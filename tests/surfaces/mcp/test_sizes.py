@@ -1,4 +1,4 @@
-"""Every answer fits a model's context, whatever somebody has sent us."""
+"""Every answer fits a model's context, whatever mail has arrived."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ EVERYTHING = (
     f"description: {'long ' * 300}\nwhen: [{{size_bytes: {{greater_than: 0}}}}]\n"
     f"then: [{', '.join(f'{{apply_label: {name * 120}}}' for name in 'abcdefghijklmnop')}]"
 )
-"""A rule that does much with every message."""
+"""A rule with many actions on every message."""
 
 
 @pytest.fixture(scope="module")
 async def filled(tmp_path_factory):
-    """A data folder with everything nasty in an inbox: the folder, the inbox and its mail."""
+    """A data folder with large and hostile mail: the folder, the inbox and its mail."""
     folder = tmp_path_factory.mktemp("sizes") / "data"
     settings = read_settings({"POSTROOM_DATA_DIR": str(folder)}).settings
     async with open_app(settings) as opened:
@@ -83,7 +83,7 @@ async def filled(tmp_path_factory):
 
 @pytest.fixture
 async def app(request, tmp_path):
-    """An open copy of that folder, for each test that asks for `full`."""
+    """An open copy of that folder, for each test that uses `full`."""
     if "full" in request.fixturenames:
         copytree(request.getfixturevalue("filled")[0], tmp_path / "data")
     settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path / "data")}).settings
@@ -114,7 +114,7 @@ async def fill(ctx):
 def greedy(
     inbox_id: str, message_id: str, thread_id: str, rule_id: str = ""
 ) -> dict[str, list[dict[str, Any]]]:
-    """For each tool that reads, arguments that ask for as much as it gives."""
+    """For each tool that reads, arguments that request as much as possible."""
     message, thread = {"message_id": message_id}, {"thread_id": thread_id}
     page = {"inbox_id": inbox_id, "limit": 100}
     extras = dict.fromkeys(("include_html", "include_headers", "include_quoted"), True)
@@ -159,13 +159,13 @@ async def test_no_answer_is_too_long(name, full, agent):
             assert ("cut" in body) <= body.get("truncated", False)
 
 
-def test_every_tool_that_reads_is_tried():
+def test_every_tool_that_reads_is_covered():
     readers = {tool.name for tool in choose_tools(read_only=True) if not tool.never_truncated}
 
     assert readers == set(greedy("", "", ""))
 
 
-async def test_reading_on_gives_the_whole_text(full, agent):
+async def test_reading_in_parts_gives_the_full_text(full, agent):
     _, added = full
     message_id = added[list(HOSTILE).index("text that doubles when written")].message_id
     text, offset = "", 0
@@ -184,7 +184,7 @@ async def test_an_error_is_never_too_long(agent):
     assert len(as_text(error)) <= MOST
 
 
-async def test_an_attachment_of_a_megabyte_comes_whole(agent, ctx, inbox):
+async def test_an_attachment_of_a_megabyte_is_complete(agent, ctx, inbox):
     content = b"x" * (1024 * 1024)
     added = await deliver(ctx, inbox, mail(attachments=[("a.bin", "application/zip", content)]))
     page = await agent.call("list_attachments", message_id=added.message_id)
@@ -195,7 +195,7 @@ async def test_an_attachment_of_a_megabyte_comes_whole(agent, ctx, inbox):
 
 
 async def test_ordinary_mail_fits_in_much_less(agent, ctx, inbox):
-    """A page of 50 ordinary mails, a long mail and a long thread, all as they come by default."""
+    """A page of 50 ordinary mails, a long mail and a long thread, with default arguments."""
     first = await deliver(ctx, inbox, ordinary(0))
     for number in range(1, 60):
         await deliver(ctx, inbox, ordinary(number))

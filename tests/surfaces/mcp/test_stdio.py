@@ -1,4 +1,4 @@
-"""`postroom mcp` in a process of its own, as a client starts it."""
+"""`postroom mcp` in a process of its own, as started by a client."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 from postroom.surfaces.mcp.stdio import DRAIN_S, FLUSH_S, LEAVE_S
-from tests.surfaces.mcp import wire as wires
-from tests.surfaces.mcp.wire import PATIENCE_S, Wire, command
+from tests.surfaces.mcp import stdio_client as stdio_clients
+from tests.surfaces.mcp.stdio_client import TIMEOUT_S, StdioClient, command
 
 MB = 1024 * 1024
 
-started = partial(wires.started, is_forked=False)
+started = partial(stdio_clients.started, is_forked=False)
 
 
-def only_noted(wire: Wire) -> bool:
-    """Whether stderr says that a store was created, and nothing else."""
-    assert wire.process.stderr is not None
-    [line] = wire.process.stderr.read().splitlines()
+def only_noted(stdio: StdioClient) -> bool:
+    """Whether stderr only says that a store was created."""
+    assert stdio.process.stderr is not None
+    [line] = stdio.process.stderr.read().splitlines()
     return bool(line.startswith(b"note: creating a new store in "))
 
 
@@ -46,8 +46,8 @@ async def test_the_official_client_works_over_stdio(tmp_path, mode):
 
 
 def test_toolsets_and_read_only_choose_the_tools(tmp_path):
-    with started(tmp_path, "--toolsets", "mail", "--read-only") as wire:
-        tools = wire.hello().ask("tools/list")["result"]["tools"]
+    with started(tmp_path, "--toolsets", "mail", "--read-only") as stdio:
+        tools = stdio.hello().ask("tools/list")["result"]["tools"]
 
     assert [
         "search_messages",
@@ -60,71 +60,71 @@ def test_toolsets_and_read_only_choose_the_tools(tmp_path):
     ] == [tool["name"] for tool in tools]
 
 
-def test_calls_are_finished_after_the_client_has_closed_stdin(tmp_path):
-    with started(tmp_path) as wire:
-        wire.hello()
+def test_running_calls_complete_after_stdin_is_closed(tmp_path):
+    with started(tmp_path) as stdio:
+        stdio.hello()
         call = {"name": "create_inbox", "arguments": {"username": "ana"}}
         question = {"jsonrpc": "2.0", "id": "last", "method": "tools/call", "params": call}
-        wire.write(json.dumps(question).encode())
-        wire.close()
+        stdio.write(json.dumps(question).encode())
+        stdio.close()
 
-        answer = wire.read()
+        answer = stdio.read()
 
         assert "last" == answer["id"]
         assert "ana@postroom.localhost" == answer["result"]["structuredContent"]["address"]
-        assert 0 == wire.process.wait(PATIENCE_S)
+        assert 0 == stdio.process.wait(TIMEOUT_S)
 
 
-def test_a_last_line_without_an_end_is_a_call_too(tmp_path):
-    with started(tmp_path) as wire:
-        wire.hello()
-        out, _ = wire.process.communicate(b'{"jsonrpc":"2.0","id":9,"method":"ping"}')
+def test_a_last_line_without_a_newline_is_a_call(tmp_path):
+    with started(tmp_path) as stdio:
+        stdio.hello()
+        out, _ = stdio.process.communicate(b'{"jsonrpc":"2.0","id":9,"method":"ping"}')
 
     assert {"jsonrpc": "2.0", "id": 9, "result": {}} == json.loads(out)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_it(tmp_path, number):
-    with started(tmp_path) as wire:
-        wire.hello()
+def test_a_signal_ends_the_process(tmp_path, number):
+    with started(tmp_path) as stdio:
+        stdio.hello()
 
-        wire.process.send_signal(number)
+        stdio.process.send_signal(number)
 
-        assert 0 == wire.process.wait(PATIENCE_S)
-        assert only_noted(wire)
-
-
-def test_the_end_of_stdin_ends_it(tmp_path):
-    with started(tmp_path) as wire:
-        wire.hello().close()
-
-        assert 0 == wire.process.wait(PATIENCE_S)
-        assert only_noted(wire)
+        assert 0 == stdio.process.wait(TIMEOUT_S)
+        assert only_noted(stdio)
 
 
-def test_it_ends_when_nobody_reads_its_answers(tmp_path):
-    with started(tmp_path) as wire:
-        wire.hello().process.stdout.close()
+def test_the_end_of_stdin_ends_the_process(tmp_path):
+    with started(tmp_path) as stdio:
+        stdio.hello().close()
 
-        assert 0 == wire.process.wait(PATIENCE_S)
+        assert 0 == stdio.process.wait(TIMEOUT_S)
+        assert only_noted(stdio)
 
 
-def test_it_ends_though_its_answers_pile_up_unread(tmp_path):
-    with started(tmp_path) as wire:
-        wire.hello()
+def test_the_process_exits_when_stdout_is_closed(tmp_path):
+    with started(tmp_path) as stdio:
+        stdio.hello().process.stdout.close()
+
+        assert 0 == stdio.process.wait(TIMEOUT_S)
+
+
+def test_the_process_exits_although_its_output_is_not_read(tmp_path):
+    with started(tmp_path) as stdio:
+        stdio.hello()
         for number in range(20):
-            wire.write(b'{"jsonrpc":"2.0","id":"%d","method":"tools/list"}' % number)
-        wire.close()
+            stdio.write(b'{"jsonrpc":"2.0","id":"%d","method":"tools/list"}' % number)
+        stdio.close()
 
-        assert 0 == wire.process.wait(PATIENCE_S)
+        assert 0 == stdio.process.wait(TIMEOUT_S)
 
 
-def test_what_is_left_to_do_at_the_end_is_given_less_than_two_seconds():
+def test_shutdown_takes_less_than_two_seconds():
     assert DRAIN_S + FLUSH_S + LEAVE_S < 2
 
 
-def test_it_ends_with_its_parent(tmp_path):
-    """The parent is killed and can tell nobody; only its pipes are gone."""
+def test_the_process_exits_with_its_parent(tmp_path):
+    """The parent is killed without notice; only its pipes are closed."""
     parent = (
         "import subprocess, sys, time\n"
         "child = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
@@ -141,7 +141,7 @@ def test_it_ends_with_its_parent(tmp_path):
 
         process.kill()
 
-        assert has_ended(child, PATIENCE_S)
+        assert has_ended(child, TIMEOUT_S)
 
 
 def has_ended(child: int, most_s: float) -> bool:
@@ -162,8 +162,8 @@ def test_two_servers_share_one_folder(tmp_path):
     assert [made] == listed["results"]
 
 
-def test_whoever_prints_does_not_reach_the_client(tmp_path):
-    """A library that prints, warns or logs is sent to stderr, even when it writes to fd 1."""
+def test_printed_output_does_not_reach_the_client(tmp_path):
+    """Output of libraries goes to stderr, even if they write to file descriptor 1."""
     noise = (
         "import functools, os, sys, logging, warnings, subprocess\n"
         "import postroom.operations.inboxes as inboxes\n"
@@ -185,19 +185,19 @@ def test_whoever_prints_does_not_reach_the_client(tmp_path):
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        wire = Wire(process).hello()
-        answer = wire.call("list_inboxes")
-        out, err = process.communicate(timeout=PATIENCE_S)
+        stdio = StdioClient(process).hello()
+        answer = stdio.call("list_inboxes")
+        out, err = process.communicate(timeout=TIMEOUT_S)
 
     assert not answer["isError"]
     assert b"" == out
     assert all(f"noise {number}".encode() in err for number in range(1, 6))
 
 
-def test_arguments_of_many_megabytes_are_taken(tmp_path):
-    with started(tmp_path) as wire:
-        inbox = wire.hello().call("create_inbox")["structuredContent"]
-        sent = wire.call(
+def test_arguments_of_many_megabytes_are_accepted(tmp_path):
+    with started(tmp_path) as stdio:
+        inbox = stdio.hello().call("create_inbox")["structuredContent"]
+        sent = stdio.call(
             "send_email_with_attachments",
             inbox_id=inbox["id"],
             recipient="x@example.com",
@@ -209,18 +209,18 @@ def test_arguments_of_many_megabytes_are_taken(tmp_path):
     assert "captured" == sent["structuredContent"]["status"]
 
 
-def test_a_line_that_is_too_long_is_refused_and_costs_no_memory(tmp_path):
-    with started(tmp_path) as wire:
-        wire.hello()
+def test_a_line_that_is_too_long_is_refused_with_bounded_memory(tmp_path):
+    with started(tmp_path) as stdio:
+        stdio.hello()
         for _ in range(100):
-            wire.process.stdin.write(b"x" * MB)
-        wire.write(b"")
+            stdio.process.stdin.write(b"x" * MB)
+        stdio.write(b"")
 
-        refused = wire.read()
+        refused = stdio.read()
 
         assert (None, -32600) == (refused["id"], refused["error"]["code"])
-        assert [] == wire.call("list_inboxes")["structuredContent"]["results"]
-        assert peak_mb(wire.process.pid) < 250
+        assert [] == stdio.call("list_inboxes")["structuredContent"]["results"]
+        assert peak_mb(stdio.process.pid) < 250
 
 
 def peak_mb(pid: int) -> float:
@@ -231,15 +231,15 @@ def peak_mb(pid: int) -> float:
 @pytest.mark.parametrize("levels", [65, 199, 250, 900, 100_000])
 def test_a_call_that_is_nested_too_deeply_is_refused_by_its_id(tmp_path, levels):
     deep = b"[" * levels + b"]" * levels
-    with started(tmp_path) as wire:
-        wire.hello()
+    with started(tmp_path) as stdio:
+        stdio.hello()
         params = b'"params":{"name":"create_inbox","arguments":{"username":%s}}' % deep
-        wire.write(b'{"jsonrpc":"2.0","id":"deep","method":"tools/call",%s}' % params)
-        answer = wire.read()
-        still_there = wire.ask("ping")
-        wire.close()
+        stdio.write(b'{"jsonrpc":"2.0","id":"deep","method":"tools/call",%s}' % params)
+        answer = stdio.read()
+        still_there = stdio.ask("ping")
+        stdio.close()
 
         assert ("deep", -32600) == (answer["id"], answer["error"]["code"])
         assert "64 levels" in answer["error"]["message"]
         assert {} == still_there["result"]
-        assert only_noted(wire)
+        assert only_noted(stdio)

@@ -1,4 +1,4 @@
-"""What a key may not see does not exist for it, whichever tool it tries."""
+"""Objects that a key may not see do not exist for it, for every tool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.surfaces.mcp.conftest import acting
 
 FILE = ("bill.pdf", "application/pdf", b"%PDF-1.4")
 REACH = ("message_id", "message_ids", "thread_id", "inbox_id", "attachment_id", "in_reply_to")
-"""The arguments by which a tool can reach something of somebody else."""
+"""The arguments that can name an object of another tenant."""
 
 REST: dict[str, Any] = {
     "subject": "Hi",
@@ -40,7 +40,7 @@ UNKNOWN: dict[str, Any] = {
 
 
 def tries() -> list[Any]:
-    """Every tool with every argument that could reach into another inbox."""
+    """Every tool with every argument that could name an object of another inbox."""
     return [
         pytest.param(tool.name, argument, id=f"{tool.name}-{argument}")
         for tool in choose_tools()
@@ -51,7 +51,7 @@ def tries() -> list[Any]:
 
 @pytest.fixture
 async def theirs(ctx):
-    """Somebody else's inbox, with one of everything."""
+    """An inbox of another tenant, with one object of each kind."""
     inbox = await new_inbox(ctx, "theirs")
     added = await deliver(ctx, inbox, mail("Their secret", attachments=[FILE]))
     message = await ctx.store.message(added.message_id, EVERYTHING)
@@ -66,7 +66,7 @@ async def theirs(ctx):
 
 
 @pytest.fixture
-async def stranger(app, inbox):
+async def limited_agent(app, inbox):
     """An agent whose key has every scope, for one inbox of its own."""
     async with acting(
         app,
@@ -76,28 +76,30 @@ async def stranger(app, inbox):
 
 
 @pytest.mark.parametrize(("name", "argument"), tries())
-async def test_another_tenant_s_id_is_an_unknown_id(name, argument, theirs, stranger, inbox, ctx):
+async def test_another_tenant_s_id_is_an_unknown_id(
+    name, argument, theirs, limited_agent, inbox, ctx
+):
     before = await ctx.store.message(theirs["message_id"], EVERYTHING)
     needed = _needed(name, argument, inbox.id)
 
-    seen = await stranger.try_call(name, {**needed, argument: theirs[argument]})
-    unknown = await stranger.try_call(name, {**needed, argument: UNKNOWN[argument]})
+    seen = await limited_agent.try_call(name, {**needed, argument: theirs[argument]})
+    unknown = await limited_agent.try_call(name, {**needed, argument: UNKNOWN[argument]})
 
     assert _without_ids(seen, theirs) == _without_ids(unknown, UNKNOWN)
     assert "secret" not in str(seen)
     assert before == await ctx.store.message(theirs["message_id"], EVERYTHING)
 
 
-async def test_what_is_not_asked_for_by_id_is_not_seen_either(theirs, stranger):
-    found = await stranger.call("search_messages", q="secret")
-    inboxes = await stranger.call("list_inboxes")
-    threads = await stranger.call("list_threads")
+async def test_lists_and_searches_omit_hidden_objects(theirs, limited_agent):
+    found = await limited_agent.call("search_messages", q="secret")
+    inboxes = await limited_agent.call("list_inboxes")
+    threads = await limited_agent.call("list_threads")
 
     assert (0, 1, 0) == (found["total"], inboxes["total"], threads["total"])
 
 
 def _needed(name: str, argument: str, inbox_id: str) -> dict[str, Any]:
-    """The least that a tool must be given beside the argument that is tried."""
+    """The required arguments beside the one under test."""
     taken = next(
         tool for tool in choose_tools() if tool.name == name
     ).operation.request.model_fields

@@ -1,4 +1,4 @@
-"""An agent waits for mail, is told that we are still there, and may leave."""
+"""An agent waits for mail, gets progress notifications, and may cancel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def until_waiting(app, count=1):
             await asyncio.sleep(0.01)
 
 
-async def test_the_code_in_a_mail_ends_the_wait(agent, app, ctx, inbox):
+async def test_a_mail_with_a_code_ends_the_wait(agent, app, ctx, inbox):
     wait = asyncio.create_task(
         agent.call("wait_for_message", inbox_id=inbox.id, timeout_s=60, extract="code")
     )
@@ -31,7 +31,7 @@ async def test_the_code_in_a_mail_ends_the_wait(agent, app, ctx, inbox):
     assert "Sign in" == answer["message"]["subject"]
 
 
-async def test_whoever_waits_hears_that_we_are_still_there(agent, app, ctx, inbox, monkeypatch):
+async def test_a_wait_sends_progress_notifications(agent, app, ctx, inbox, monkeypatch):
     monkeypatch.setattr(messages, "REPORT_EVERY_S", 0.01)
     told = anyio.Event()
     heard = []
@@ -52,7 +52,7 @@ async def test_whoever_waits_hears_that_we_are_still_there(agent, app, ctx, inbo
     assert "waiting for mail" in heard[0][1]
 
 
-async def test_a_wait_that_is_taken_back_leaves_nobody_waiting(agent, app, inbox):
+async def test_a_cancelled_wait_ends(agent, app, inbox):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(
             agent.client.call_tool, "wait_for_message", {"inbox_id": inbox.id, "timeout_s": 300}
@@ -65,7 +65,7 @@ async def test_a_wait_that_is_taken_back_leaves_nobody_waiting(agent, app, inbox
     assert not app.services.watch._subscriptions
 
 
-async def test_a_wait_in_vain_is_a_good_answer_that_says_where_to_go_on(agent, ctx, inbox):
+async def test_a_wait_that_times_out_returns_where_to_continue(agent, ctx, inbox):
     answer = await agent.call("wait_for_message", inbox_id=inbox.id, timeout_s=1)
     added = await deliver(ctx, inbox, mail("A moment too late"))
     again = await agent.call(

@@ -1,4 +1,4 @@
-"""A call that is not one is told what is missing, on both transports."""
+"""An invalid call is answered with what is missing, on both transports."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest.server import AccessControl, build
-from tests.surfaces.mcp.wire import started
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.mcp.stdio_client import started
+from tests.surfaces.rest.conftest import rest_client
 
 WRONG: list[tuple[Any, str]] = [
     (None, "params: give an object"),
@@ -23,20 +23,20 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("params", "told"), WRONG)
-def test_on_stdio(tmp_path, params, told):
-    with started(tmp_path) as wire:
-        wire.hello()
+def test_invalid_calls_on_stdio_are_explained(tmp_path, params, told):
+    with started(tmp_path) as stdio:
+        stdio.hello()
         call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
-        wire.write(json.dumps(call).encode())
+        stdio.write(json.dumps(call).encode())
 
-        answer = wire.read()
+        answer = stdio.read()
 
     assert (7, -32602) == (answer["id"], answer["error"]["code"])
     assert answer["error"]["message"].startswith(told)
 
 
 @pytest.mark.parametrize(("params", "told"), WRONG)
-async def test_over_http(app, params, told):
+async def test_invalid_calls_over_http_are_explained(app, params, told):
     endpoint = http_app(app, AccessControl.of(app, no_auth=False))
     asgi = build(app, mounts={"/mcp": endpoint}, lifespans=[endpoint.lifespan])
     headers = {
@@ -44,18 +44,18 @@ async def test_over_http(app, params, told):
         "Mcp-Protocol-Version": "2025-11-25",
     }
     call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
-    async with visiting(app, await app.owner_key(), asgi=asgi, **headers) as rest:
+    async with rest_client(app, await app.owner_key(), asgi=asgi, **headers) as rest:
         answer = (await rest.send("POST", "/mcp", json=call)).json()
 
     assert (7, -32602) == (answer["id"], answer["error"]["code"])
     assert answer["error"]["message"].startswith(told)
 
 
-def test_a_line_that_is_not_json_is_told_so_in_plain_words(tmp_path):
-    with started(tmp_path) as wire:
-        wire.hello()
-        wire.write(b"hello there")
+def test_a_line_that_is_not_json_is_explained(tmp_path):
+    with started(tmp_path) as stdio:
+        stdio.hello()
+        stdio.write(b"hello there")
 
-        message = wire.read()["error"]["message"]
+        message = stdio.read()["error"]["message"]
 
     assert "this line is not JSON (at character 1); send one JSON-RPC object per line" == message

@@ -1,4 +1,4 @@
-"""A program that asks a Postroom for access, step by step, and the person who decides."""
+"""An OAuth client that requests access step by step, and the user who decides."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tests.servers.https import pages
 from tests.surfaces.oauth.documents import DocumentHost
 from tests.surfaces.web.chromium import browser, shared_browser
 from tests.surfaces.web.conftest import (
-    Office,
-    Person,
+    WebInstallation,
+    WebUser,
+    anonymous,
     clock,
-    office,
+    installation,
     owner,
     serving,
     settings,
-    visitor,
 )
 
-__all__ = ["browser", "clock", "office", "owner", "serving", "settings", "shared_browser"]
-__all__ += ["visitor"]
+__all__ = ["browser", "clock", "installation", "owner", "serving", "settings", "shared_browser"]
+__all__ += ["anonymous"]
 
 CALLBACK = "http://127.0.0.1:7777/callback"
 _CSRF = re.compile(r'name="csrf" value="([0-9a-f]+)"')
@@ -51,8 +51,8 @@ def challenge_of(verifier: str) -> str:
 
 
 @dataclass
-class Program:
-    """A client without a browser; what it sends can be changed at each step."""
+class OAuthClient:
+    """A client without a browser; each of its requests can be altered."""
 
     http: httpx2.AsyncClient
     url: str
@@ -82,7 +82,7 @@ class Program:
         return f"/authorize?{urlencode(self.request(**changed))}"
 
     async def exchange(self, **changed: str | None) -> httpx2.Response:
-        """Send the form of the token endpoint, and keep what it answers with."""
+        """Send the form of the token endpoint, and store the tokens of the response."""
         given = {"client_id": self.client_id, **changed}
         form = {name: value for name, value in given.items() if value is not None}
         answer = await self.http.post("/token", data=form)
@@ -98,19 +98,19 @@ class Program:
         return await self.exchange(grant_type="refresh_token", refresh_token=used)
 
     async def call(self, tool: str = "list_mailboxes", token: str = "", **arguments: Any) -> Any:
-        """Call a tool; the answer as it comes."""
-        bearer = token or self.tokens["access_token"]
+        """Call a tool; returns the HTTP response."""
+        context_of_key = token or self.tokens["access_token"]
         return await self.http.post(
             "/mcp",
             content=json.dumps({**CALL, "params": {"name": tool, "arguments": arguments}}),
-            headers={**MCP_HEADERS, "Authorization": f"Bearer {bearer}"},
+            headers={**MCP_HEADERS, "Authorization": f"Bearer {context_of_key}"},
         )
 
     async def has_access(self, token: str = "") -> bool:
         return 200 == (await self.call(token=token)).status_code
 
-    async def sign_in(self, person: Person, **form: str) -> dict[str, Any]:
-        """Everything from the registration to the tokens."""
+    async def sign_in(self, person: WebUser, **form: str) -> dict[str, Any]:
+        """All steps from the registration to the tokens."""
         if not self.client_id:
             await self.register()
         answer = await decide(person, self.authorize_path(), **form)
@@ -119,7 +119,7 @@ class Program:
         return self.tokens
 
 
-async def decide(person: Person, path: str, **form: Any) -> httpx2.Response:
+async def decide(person: WebUser, path: str, **form: Any) -> httpx2.Response:
     """Press a button of the consent page, by default the one that allows reading."""
     page = await person.read(path)
     action = unescape(re.findall(r'action="(/authorize[^"]*)"', page)[0])
@@ -128,15 +128,15 @@ async def decide(person: Person, path: str, **form: Any) -> httpx2.Response:
 
 
 def parameters(answer: httpx2.Response) -> dict[str, str]:
-    """What the client is told in the URL to which the browser is redirected."""
+    """The query parameters of the URL to which the browser is redirected."""
     assert 303 == answer.status_code, answer.text
     return dict(parse_qsl(urlsplit(answer.headers["location"]).query))
 
 
 @pytest.fixture
-async def program(office: Office) -> AsyncIterator[Program]:
-    async with httpx2.AsyncClient(base_url=office.url, timeout=30) as http:
-        yield Program(http, office.url)
+async def oauth_client(installation: WebInstallation) -> AsyncIterator[OAuthClient]:
+    async with httpx2.AsyncClient(base_url=installation.url, timeout=30) as http:
+        yield OAuthClient(http, installation.url)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A host of client ID metadata documents, over TLS, that may answer with anything."""
+"""A TLS host of client ID metadata documents with arbitrary responses."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.servers.https import Pages
+from tests.servers.https import HttpsPages
 
 
 @dataclass
-class DocumentHost(Pages):
-    """Raw answers by path; after an answer that is not whole, it sends byte after byte."""
+class DocumentHost(HttpsPages):
+    """Raw responses by path; after an incomplete response, it sends single bytes."""
 
     answers: dict[str, bytes] = field(default_factory=dict)
     paths: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Clients that a document at their URL describes; no address of this network is asked for it."""
+"""Clients identified by a metadata document; none is fetched from private addresses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from postroom.providers.http_clients import HttpsFetcher
-from tests.surfaces.oauth.conftest import CALLBACK, Program, decide, parameters
+from tests.surfaces.oauth.conftest import CALLBACK, OAuthClient, decide, parameters
 from tests.surfaces.oauth.documents import DocumentHost
-from tests.surfaces.web.conftest import Office, Person, words
+from tests.surfaces.web.conftest import WebInstallation, WebUser, words
 
 PRIVATE = (
     *("https://127.0.0.1{}/c", "https://localhost{}/c", "https://[::1]{}/c", "https://0.0.0.0/c"),
@@ -35,34 +35,38 @@ def settings() -> dict[str, str]:
     return {"POSTROOM_WEBHOOK_ALLOW": "127.0.0.1/32"}
 
 
-async def test_a_client_with_a_document_is_verified_and_let_in(
-    office: Office, owner: Person, program: Program, host: DocumentHost
+async def test_a_client_with_a_document_is_verified_and_accepted(
+    installation: WebInstallation, owner: WebUser, oauth_client: OAuthClient, host: DocumentHost
 ) -> None:
-    program.client_id = host.put("/client.json", redirect_uris=[CALLBACK])
-    path = program.authorize_path(redirect_uri="http://127.0.0.1:4321/callback")
+    oauth_client.client_id = host.put("/client.json", redirect_uris=[CALLBACK])
+    path = oauth_client.authorize_path(redirect_uri="http://127.0.0.1:4321/callback")
 
     page = await owner.read(path)
     told = parameters(await decide(owner, path))
-    redeemed = await program.redeem(told["code"], redirect_uri="http://127.0.0.1:4321/callback")
-    refreshed = await program.refresh()
+    redeemed = await oauth_client.redeem(
+        told["code"], redirect_uri="http://127.0.0.1:4321/callback"
+    )
+    refreshed = await oauth_client.refresh()
 
     assert (200, 200) == (redeemed.status_code, refreshed.status_code)
-    assert await program.has_access()
-    assert f"verified as {program.client_id} describes it" in words(page)
+    assert await oauth_client.has_access()
+    assert f"verified as {oauth_client.client_id} describes it" in words(page)
     assert "a program on this computer (127.0.0.1:4321)" in words(page)
     assert ["/client.json"] == host.paths
 
 
-async def test_a_document_is_fetched_for_nobody_but_a_person_who_may_give_access(
-    office: Office, visitor: Person, program: Program, host: DocumentHost
+async def test_a_document_is_fetched_only_for_users_who_may_grant_access(
+    installation: WebInstallation, anonymous: WebUser, oauth_client: OAuthClient, host: DocumentHost
 ) -> None:
-    program.client_id = host.put("/client.json", redirect_uris=[CALLBACK])
+    oauth_client.client_id = host.put("/client.json", redirect_uris=[CALLBACK])
 
-    await visitor.get(program.authorize_path())
-    await program.redeem("x")
-    await program.http.post("/revoke", data={"client_id": program.client_id, "token": "x"})
-    await visitor.sign_in(key=await office.key("read", "write", "send"))
-    await visitor.get(program.authorize_path())
+    await anonymous.get(oauth_client.authorize_path())
+    await oauth_client.redeem("x")
+    await oauth_client.http.post(
+        "/revoke", data={"client_id": oauth_client.client_id, "token": "x"}
+    )
+    await anonymous.sign_in(key=await installation.key("read", "write", "send"))
+    await anonymous.get(oauth_client.authorize_path())
 
     assert [] == host.paths
 
@@ -81,16 +85,20 @@ async def test_a_document_is_fetched_for_nobody_but_a_person_who_may_give_access
         ({"client_secret": "x"}, "must not contain or require a client secret"),
     ],
 )
-async def test_a_document_that_is_wrong_is_refused(
-    owner: Person, program: Program, host: DocumentHost, document: dict[str, Any], reason: str
+async def test_an_invalid_document_is_refused(
+    owner: WebUser,
+    oauth_client: OAuthClient,
+    host: DocumentHost,
+    document: dict[str, Any],
+    reason: str,
 ) -> None:
     good = {"redirect_uris": [CALLBACK]}
-    program.client_id = host.put("/client.json", **good)
-    host.answers["/client.json"] = _whole({"client_id": program.client_id, **good, **document})
+    oauth_client.client_id = host.put("/client.json", **good)
+    host.answers["/client.json"] = _whole({"client_id": oauth_client.client_id, **good, **document})
 
-    refused = await owner.get(program.authorize_path())
+    refused = await owner.get(oauth_client.authorize_path())
     host.put("/client.json", **good)
-    corrected = await owner.get(program.authorize_path())
+    corrected = await owner.get(oauth_client.authorize_path())
 
     assert 422 == refused.status_code
     assert reason in words(refused.text)
@@ -102,12 +110,14 @@ def _whole(document: Any, status: str = "200 OK", head: str = "") -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{head}\r\n".encode() + body
 
 
-async def test_an_answer_that_is_no_document_is_refused(
-    office: Office, owner: Person, program: Program, host: DocumentHost
+async def test_a_response_that_is_no_document_is_refused(
+    installation: WebInstallation, owner: WebUser, oauth_client: OAuthClient, host: DocumentHost
 ) -> None:
-    documents = office.app.services.oauth.documents
+    documents = installation.app.services.oauth.documents
     assert isinstance(documents, HttpsFetcher)
-    object.__setattr__(office.app.services.oauth, "documents", replace(documents, timeout_s=0.3))
+    object.__setattr__(
+        installation.app.services.oauth, "documents", replace(documents, timeout_s=0.3)
+    )
     elsewhere = f"Location: {host.put('/elsewhere', redirect_uris=[CALLBACK])}\r\n"
     host.answers |= {
         "/moved": _whole(b"", "302 Found", elsewhere),
@@ -125,8 +135,8 @@ async def test_an_answer_that_is_no_document_is_refused(
     }
 
     for path in (*host.answers.keys() - {"/elsewhere"}, "/missing"):
-        program.client_id = f"{host.url}{path}"
-        page = await owner.get(program.authorize_path())
+        oauth_client.client_id = f"{host.url}{path}"
+        page = await owner.get(oauth_client.authorize_path())
 
         assert 422 == page.status_code, path
         assert "client_id: its metadata document" in words(page.text), path
@@ -134,17 +144,17 @@ async def test_an_answer_that_is_no_document_is_refused(
     assert "/elsewhere" not in host.paths
 
 
-async def test_no_address_of_this_network_is_asked(
-    office: Office,
-    owner: Person,
-    program: Program,
+async def test_no_private_address_is_contacted(
+    installation: WebInstallation,
+    owner: WebUser,
+    oauth_client: OAuthClient,
     host: DocumentHost,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    documents = office.app.services.oauth.documents
+    documents = installation.app.services.oauth.documents
     assert isinstance(documents, HttpsFetcher)
     strict = replace(documents, guard=replace(documents.guard, allowed=()))
-    object.__setattr__(office.app.services.oauth, "documents", strict)
+    object.__setattr__(installation.app.services.oauth, "documents", strict)
     resolve = socket.getaddrinfo
 
     def rebound(name: str, *args: Any, **more: Any) -> Any:
@@ -157,22 +167,22 @@ async def test_no_address_of_this_network_is_asked(
     host.put("/c", redirect_uris=[CALLBACK])
 
     for form in PRIVATE:
-        program.client_id = form.format(f":{host.port}")
-        page = await owner.get(program.authorize_path())
+        oauth_client.client_id = form.format(f":{host.port}")
+        page = await owner.get(oauth_client.authorize_path())
 
         assert 422 == page.status_code, form
         assert "cannot be read" in words(page.text), form
     assert [] == host.paths
 
 
-async def test_a_url_that_no_document_has_is_not_asked(
-    owner: Person, program: Program, host: DocumentHost
+async def test_an_invalid_document_url_is_not_requested(
+    owner: WebUser, oauth_client: OAuthClient, host: DocumentHost
 ) -> None:
     host.put("/ok", redirect_uris=[CALLBACK])
 
     for form in WRONG:
-        program.client_id = form.format(f":{host.port}")
-        page = await owner.get(program.authorize_path())
+        oauth_client.client_id = form.format(f":{host.port}")
+        page = await owner.get(oauth_client.authorize_path())
 
         assert 422 == page.status_code, form
     assert [] == host.paths

@@ -1,4 +1,4 @@
-"""Our REST surface as a program has it: requests in, answers out, and nothing else."""
+"""The REST API as a client sees it: requests and responses."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PROBLEM = {"type", "title", "status", "detail", "instance", "code", "request_id"
 
 
 @dataclass(frozen=True)
-class Rest:
-    """A client with a key. Answers are taken apart; an error is checked for its shape."""
+class RestClient:
+    """A client with a key. Responses are parsed; the form of an error is validated."""
 
     client: httpx2.AsyncClient
 
@@ -36,13 +36,13 @@ class Rest:
         return await self.ask("POST", path, json=body)
 
     async def ask(self, method: str, path: str, **more: Any) -> dict[str, Any]:
-        """The body of an answer that is good."""
+        """The body of a successful response."""
         response = await self.send(method, path, **more)
         assert response.status_code < 300, response.text
         return response.json() if response.content else {}
 
     async def problem(self, method: str, path: str, **more: Any) -> dict[str, Any]:
-        """The body of an answer that is not."""
+        """The body of an error response."""
         response = await self.send(method, path, **more)
         assert "application/problem+json" == response.headers["content-type"], response.text
         body = response.json()
@@ -56,16 +56,16 @@ class Rest:
 
 
 @asynccontextmanager
-async def visiting(
+async def rest_client(
     app: App, key: str | None, *, asgi: Any = None, **headers: str
-) -> AsyncIterator[Rest]:
+) -> AsyncIterator[RestClient]:
     """A client of an application, with this key and these headers."""
     sent = {"Authorization": f"Bearer {key}"} if key else {}
     transport = httpx2.ASGITransport(app=asgi or build(app))
     async with httpx2.AsyncClient(
         transport=transport, base_url=BASE, headers={**sent, **headers}
     ) as client:
-        yield Rest(client)
+        yield RestClient(client)
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ async def key(app: App) -> str:
 
 
 @pytest.fixture
-async def rest(app: App, key: str) -> AsyncIterator[Rest]:
-    async with visiting(app, key) as rest:
+async def rest(app: App, key: str) -> AsyncIterator[RestClient]:
+    async with rest_client(app, key) as rest:
         yield rest
 
 
@@ -94,9 +94,9 @@ async def message_id(ctx: RequestContext, inbox: Inbox) -> str:
 
 @pytest.fixture
 def serving() -> Callable[..., AbstractAsyncContextManager[int]]:
-    """Serves an application on a port of its own while it is needed.
+    """Serve an application on a free port while the block runs.
 
-    With *stopping*, as `serve` has it, streams end before the server waits for requests.
+    With *stopping*, as in `serve`, streams end before the server waits for requests.
     """
 
     @asynccontextmanager

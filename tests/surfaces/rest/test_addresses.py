@@ -1,4 +1,4 @@
-"""Whose an address is: over REST, for every kind of key and every way to claim one."""
+"""Ownership of addresses over REST, for every kind of key and every way to claim one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroom.app import App
 from postroom.calls.context import RequestContext
 from postroom.surfaces.rest.server import build
 from tests.mails import mail, new_inbox
-from tests.surfaces.rest.conftest import Rest, visiting
+from tests.surfaces.rest.conftest import RestClient, rest_client
 
 AT = "postroom.localhost"
 RESERVED = ("postmaster", "admin", "hostmaster", "abuse", "security", "webmaster", "info", "root")
@@ -32,20 +32,20 @@ def written(local: str) -> list[str]:
 
 
 @asynccontextmanager
-async def caller(app: App, rest: Rest, **limits: Any) -> AsyncIterator[Rest]:
+async def caller(app: App, rest: RestClient, **limits: Any) -> AsyncIterator[RestClient]:
     made = await rest.post("/v1/keys", name="k", scopes=SCOPES, **limits)
-    async with visiting(app, made["key"]) as client:
+    async with rest_client(app, made["key"]) as client:
         yield client
 
 
-async def claim(client: Rest, email: str, inbox_id: str) -> int:
+async def claim(client: RestClient, email: str, inbox_id: str) -> int:
     body = {"email": email, "inbox_id": inbox_id}
     return (await client.send("POST", "/v1/identities", json=body)).status_code
 
 
 @pytest.mark.parametrize("local", [*RESERVED, "postmaster+x", "bob+x", "bob+", "bob+a+b", "sales"])
-async def test_a_limited_key_gets_no_address_but_its_own_tags(
-    app: App, ctx: RequestContext, rest: Rest, local: str
+async def test_a_limited_key_can_claim_only_tags_of_its_own_addresses(
+    app: App, ctx: RequestContext, rest: RestClient, local: str
 ) -> None:
     mine, bob = await new_inbox(ctx, "mine"), await new_inbox(ctx, "bob")
     async with caller(app, rest, inboxes=[mine.id]) as limited:
@@ -63,8 +63,8 @@ async def test_a_limited_key_gets_no_address_but_its_own_tags(
     assert 1 == (await rest.get("/v1/identities", inbox_id=bob.id))["total"]
 
 
-async def test_a_limited_key_learns_nothing_of_addresses_that_are_there(
-    app: App, ctx: RequestContext, rest: Rest
+async def test_a_limited_key_cannot_probe_existing_addresses(
+    app: App, ctx: RequestContext, rest: RestClient
 ) -> None:
     mine = await new_inbox(ctx, "mine")
     await new_inbox(ctx, "bob")
@@ -79,8 +79,8 @@ async def test_a_limited_key_learns_nothing_of_addresses_that_are_there(
 
 
 @pytest.mark.parametrize("local", [*RESERVED, "admin+x", "bob+x", "bob+"])
-async def test_an_unlimited_key_gets_ordinary_addresses_and_no_others(
-    app: App, ctx: RequestContext, rest: Rest, local: str
+async def test_an_unlimited_key_can_claim_ordinary_addresses_only(
+    app: App, ctx: RequestContext, rest: RestClient, local: str
 ) -> None:
     mine = await new_inbox(ctx, "mine")
     await new_inbox(ctx, "bob")
@@ -100,8 +100,8 @@ async def test_an_unlimited_key_gets_ordinary_addresses_and_no_others(
 
 
 @pytest.mark.parametrize("local", [*RESERVED, "bob+x"])
-async def test_the_owner_s_key_gives_every_address(
-    app: App, ctx: RequestContext, rest: Rest, local: str
+async def test_the_owners_key_can_claim_every_address(
+    app: App, ctx: RequestContext, rest: RestClient, local: str
 ) -> None:
     await new_inbox(ctx, "bob")
 
@@ -111,9 +111,11 @@ async def test_the_owner_s_key_gives_every_address(
 
 
 @pytest.mark.parametrize("local", ["postmaster", "bob+x"])
-async def test_without_keys_nobody_is_the_owner(app: App, ctx: RequestContext, local: str) -> None:
+async def test_without_auth_no_caller_has_the_owners_rights(
+    app: App, ctx: RequestContext, local: str
+) -> None:
     await new_inbox(ctx, "bob")
-    async with visiting(app, None, asgi=build(app, no_auth=True)) as anybody:
+    async with rest_client(app, None, asgi=build(app, no_auth=True)) as anybody:
         refused = await anybody.problem("POST", "/v1/inboxes", json={"address": f"{local}@{AT}"})
         made = await anybody.post("/v1/inboxes", username="ordinary")
         log = await anybody.get("/v1/audit")
@@ -123,8 +125,8 @@ async def test_without_keys_nobody_is_the_owner(app: App, ctx: RequestContext, l
 
 
 @pytest.mark.parametrize("sender", ["bob", "bob+x", "bob+", '"bob"', "postmaster", "mine+no"])
-async def test_a_limited_key_sends_as_nobody_else(
-    app: App, ctx: RequestContext, rest: Rest, sender: str
+async def test_a_limited_key_cannot_send_from_foreign_addresses(
+    app: App, ctx: RequestContext, rest: RestClient, sender: str
 ) -> None:
     mine, bob = await new_inbox(ctx, "mine"), await new_inbox(ctx, "bob")
     await rest.post("/v1/identities", email=f"bob+x@{AT}", inbox_id=bob.id)
@@ -142,8 +144,8 @@ async def test_a_limited_key_sends_as_nobody_else(
     assert f"mine+yes@{AT}" == message["from_address"]
 
 
-async def test_mail_to_an_address_in_needless_quotes_is_its_owner_s(
-    ctx: RequestContext, rest: Rest
+async def test_unneeded_quotes_do_not_change_the_recipient(
+    ctx: RequestContext, rest: RestClient
 ) -> None:
     bob = await new_inbox(ctx, "bob")
     for number, to in enumerate((f'"bob"@{AT}', f'"bob+x"@{AT}', f'"bob+a b"@{AT}')):
@@ -153,8 +155,8 @@ async def test_mail_to_an_address_in_needless_quotes_is_its_owner_s(
     assert 3 == (await rest.get("/v1/messages", inbox_id=bob.id))["total"]
 
 
-async def test_an_alias_can_be_taken_away_by_who_may(
-    app: App, ctx: RequestContext, rest: Rest
+async def test_an_alias_can_be_removed_by_permitted_keys(
+    app: App, ctx: RequestContext, rest: RestClient
 ) -> None:
     mine, bob = await new_inbox(ctx, "mine"), await new_inbox(ctx, "bob")
     taken = await rest.post("/v1/identities", email=f"bob+x@{AT}", inbox_id=mine.id)

@@ -1,4 +1,4 @@
-"""Where arguments are given, and how they are written."""
+"""Where arguments are given, and their forms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_an_unknown_parameter_is_refused_with_a_suggestion(rest, inbox):
     assert "inbox: unknown argument; did you mean inbox_id?" == problem["detail"]
 
 
-async def test_the_name_of_a_field_inside_us_is_no_argument(rest, inbox):
+async def test_internal_field_names_are_not_arguments(rest, inbox):
     problem = await rest.problem(
         "GET", "/v1/messages", params={"inbox_id": inbox.id, "sender": "ana"}
     )
@@ -97,7 +97,7 @@ async def test_a_list_of_messages_needs_an_inbox_or_a_thread(rest, query):
         ("thread_id=" + "t" * 65, 422),
     ],
 )
-async def test_values_are_taken_at_the_limit_and_not_beyond(rest, inbox, query, status):
+async def test_values_at_the_limit_are_accepted(rest, inbox, query, status):
     response = await rest.send("GET", f"/v1/messages?inbox_id={inbox.id}&{query}")
 
     assert status == response.status_code, response.text
@@ -125,7 +125,7 @@ async def test_what_is_not_utf_8_is_malformed(rest, target):
     assert "malformed" == (await rest.problem("GET", target))["code"]
 
 
-async def test_a_query_of_endless_parameters_is_malformed(rest):
+async def test_a_query_with_too_many_parameters_is_malformed(rest):
     assert "malformed" == (await rest.problem("GET", "/v1/labels?" + "limit=1&" * 2_001))["code"]
 
 
@@ -180,8 +180,8 @@ async def test_the_idempotency_key_may_be_an_argument_too_but_not_another_one(re
     assert "conflict" == differs["code"]
 
 
-async def test_a_cursor_of_the_longest_question_there_can_be_is_taken_back(rest):
-    """It carries a number for each word, and here there are a thousand."""
+async def test_a_cursor_of_the_longest_possible_query_is_accepted(rest):
+    """It has a number for each word, and here there are a thousand."""
     words = "".join(chr(0x4E00 + number) for number in range(997))
     for key in ("a", "b", "c"):
         await rest.post("/v1/memories", key=key, text=f"{words} {key}")

@@ -10,7 +10,7 @@ from postroom.model.inbox import Inbox
 from tests.mails import deliver, mail
 from tests.office_files import paragraph, shape, slides, word, workbook
 from tests.pdf import make_pdf
-from tests.surfaces.rest.conftest import Rest
+from tests.surfaces.rest.conftest import RestClient
 
 OCTETS = "application/octet-stream"
 CELLS = '<sheetData><row><c r="A1"><v>4</v></c></row></sheetData>'
@@ -85,8 +85,10 @@ FILES: dict[str, tuple[str, str, bytes, str]] = {
 }
 
 
-async def attached(ctx: Any, inbox: Inbox, rest: Rest, name: str, kind: str, data: bytes) -> str:
-    """The id of a file that has come with a mail."""
+async def attached(
+    ctx: Any, inbox: Inbox, rest: RestClient, name: str, kind: str, data: bytes
+) -> str:
+    """The id of an attachment of a delivered mail."""
     received = await deliver(ctx, inbox, mail("File", attachments=[(name, kind, data)]))
     page = await rest.get("/v1/attachments", message_id=received.message_id)
     id_: str = page["results"][0]["id"]
@@ -116,7 +118,7 @@ TAGS = "".join(chr(0xE0000 + ord(c)) for c in "secret words")
 
 
 def excel(attributes: str, *, column: str = "", **state: str) -> bytes:
-    """A workbook that hides words in its second row, second column or second sheet."""
+    """A workbook with hidden text in its second row, column or sheet."""
     words = "<is><t>secret words</t></is>"
     seen = '<row><c r="A1" t="inlineStr"><is><t>Hello</t></is></c></row>'
     more = f'<row {attributes}><c r="B2" t="inlineStr">{words}</c></row>'
@@ -146,7 +148,7 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("kind", HIDDEN)
-async def test_hidden_text_is_left_out_and_said_to_be(ctx, inbox, rest, kind):
+async def test_hidden_text_is_omitted_and_reported(ctx, inbox, rest, kind):
     id_ = await attached(ctx, inbox, rest, *HIDDEN[kind])
 
     found = await rest.get(f"/v1/attachments/{id_}/content", format="text")
@@ -186,7 +188,7 @@ async def test_a_long_text_comes_in_parts(ctx, inbox, rest):
         ("a.doc", "application/msword", b"\xd0\xcf\x11\xe0" + bytes(600), "no readable text"),
     ],
 )
-async def test_what_has_no_text_says_so_and_how_to_get_the_bytes(
+async def test_an_attachment_without_text_says_how_to_get_the_bytes(
     ctx, inbox, rest, name, kind, data, why
 ):
     id_ = await attached(ctx, inbox, rest, name, kind, data)

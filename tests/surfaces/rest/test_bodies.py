@@ -1,4 +1,4 @@
-"""Bodies: JSON that is JSON, and no more of it than allowed."""
+"""Request bodies: valid JSON, up to the size limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from postroom.model.limits import Limits
 from tests.mails import mail
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 JSON = {"Content-Type": "application/json"}
 
@@ -63,7 +63,7 @@ async def test_no_body_is_an_empty_object(rest):
     assert 201 == response.status_code
 
 
-async def test_json_must_be_called_json(rest):
+async def test_json_needs_its_content_type(rest):
     form = {"Content-Type": "text/plain"}
 
     problem = await rest.problem("POST", "/v1/inboxes", content=b"{}", headers=form)
@@ -73,7 +73,7 @@ async def test_json_must_be_called_json(rest):
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_body_where_none_is_read_is_refused(rest, message_id, method):
+async def test_an_unexpected_body_is_refused(rest, message_id, method):
     problem = await rest.problem(method, f"/v1/messages/{message_id}", json={"permanent": True})
 
     assert "malformed" == problem["code"]
@@ -93,7 +93,7 @@ async def test_a_body_is_read_up_to_the_limit(app, key, length, status, is_strea
         yield body[:50]
         yield body[50:]
 
-    async with visiting(limited(app, request_bytes=100), key) as rest:
+    async with rest_client(limited(app, request_bytes=100), key) as rest:
         content = pieces() if is_streamed else body
         response = await rest.send("POST", "/v1/inboxes", content=content, headers=JSON)
 
@@ -108,7 +108,7 @@ async def test_nothing_is_read_beyond_the_limit(app, key):
             read.append(1)
             yield b"x" * 60
 
-    async with visiting(limited(app, request_bytes=100), key) as rest:
+    async with rest_client(limited(app, request_bytes=100), key) as rest:
         problem = await rest.problem("POST", "/v1/inboxes", content=endless(), headers=JSON)
 
     assert "too_large" == problem["code"]
@@ -122,7 +122,7 @@ async def test_a_body_is_not_read_before_the_key_is_known(app):
         read.append(1)
         yield b"{}"
 
-    async with visiting(app, "wrong") as rest:
+    async with rest_client(app, "wrong") as rest:
         problem = await rest.problem("POST", "/v1/inboxes", content=content(), headers=JSON)
 
     assert "unauthenticated" == problem["code"]
@@ -158,7 +158,7 @@ async def test_a_repeated_mail_without_a_message_id_is_explained(rest, inbox):
 
 
 @pytest.mark.parametrize("kind", ["message/rfc822", "text/plain", "application/json", "x"])
-async def test_a_raw_mail_may_be_called_anything(rest, inbox, kind):
+async def test_a_raw_mail_may_have_any_content_type(rest, inbox, kind):
     response = await rest.send(
         "POST",
         "/v1/inbound",
@@ -176,7 +176,7 @@ async def test_an_empty_mail_is_refused(rest, inbox):
     assert (422, "invalid_input") == (problem["status"], problem["code"])
 
 
-async def test_mail_for_nobody_is_not_found(rest):
+async def test_mail_for_an_unknown_recipient_is_not_found(rest):
     problem = await rest.problem(
         "POST", "/v1/inbound?recipient=nobody@postroom.localhost", content=mail()
     )

@@ -1,4 +1,4 @@
-"""Who connects and lets us wait keeps nobody else out, and is not waited for without end."""
+"""Idle and slow connections are closed, and do not exclude other clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE_S = 60
 
 @asynccontextmanager
 async def connected(port, said=b""):
-    """A connection on which something was said."""
+    """A connection on which some bytes were sent."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(said)
     try:
@@ -39,7 +39,7 @@ async def connected(port, said=b""):
 
 
 async def answer(reader):
-    """The next answer, without its head."""
+    """The body of the next response."""
     async with asyncio.timeout(PATIENCE_S):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         sizes = [line for line in head.splitlines() if line.lower().startswith("content-length")]
@@ -48,7 +48,7 @@ async def answer(reader):
 
 
 async def rest_of(reader):
-    """Everything until the connection ends; it may be cut off while we speak."""
+    """Everything until the connection ends; it may end while we send."""
     said = b""
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -60,17 +60,17 @@ async def rest_of(reader):
 
 
 @pytest.fixture
-def impatient(monkeypatch):
-    """Short for a test, and long enough for a head that is sent at once on a busy machine."""
+def short_timeouts(monkeypatch):
+    """Short for a test, but long enough for headers sent at once on a busy machine."""
     monkeypatch.setattr(http_protocol, "HEAD_S", 0.5)
 
 
-async def test_who_says_nothing_is_not_waited_for(app, serving, impatient):
+async def test_a_silent_connection_times_out(app, serving, short_timeouts):
     async with serving(build(app)) as port, connected(port) as (reader, _):
         assert b"" == await rest_of(reader)
 
 
-async def test_a_head_that_never_ends_is_given_up(app, serving, impatient):
+async def test_endless_headers_time_out(app, serving, short_timeouts):
     async with serving(build(app)) as port, connected(port, BEGUN) as (reader, _):
         status, problem = await answer(reader)
 
@@ -79,7 +79,7 @@ async def test_a_head_that_never_ends_is_given_up(app, serving, impatient):
 
 
 @pytest.mark.parametrize("before", [b"", LIVES], ids=["the first", "another"])
-async def test_a_byte_now_and_then_does_not_keep_a_connection(app, serving, impatient, before):
+async def test_slow_headers_time_out(app, serving, short_timeouts, before):
     async with serving(build(app)) as port, connected(port, before) as (reader, writer):
         if before:
             assert 200 == (await answer(reader))[0]
@@ -91,7 +91,7 @@ async def test_a_byte_now_and_then_does_not_keep_a_connection(app, serving, impa
     assert 408 == heard.result()[0]
 
 
-async def test_the_rest_of_a_refused_body_does_not_keep_a_connection(app, serving, impatient):
+async def test_the_rest_of_a_refused_body_is_not_awaited(app, serving, short_timeouts):
     head = b"POST /v1/inboxes HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\n\r\n"
     async with serving(build(app)) as port, connected(port, head) as (reader, writer):
         assert 401 == (await answer(reader))[0]
@@ -102,7 +102,7 @@ async def test_the_rest_of_a_refused_body_does_not_keep_a_connection(app, servin
     assert b"" == heard.result()
 
 
-async def test_who_does_not_read_an_answer_is_not_waited_for(app, serving, monkeypatch):
+async def test_a_client_that_does_not_read_is_disconnected(app, serving, monkeypatch):
     monkeypatch.setattr(http_protocol, "UNREAD_S", 0.05)
     async with serving(build(app)) as port, connected(port) as (reader, writer):
         reader._transport.pause_reading()
@@ -117,7 +117,9 @@ async def _ask_without_end(writer):
             await writer.drain()
 
 
-async def test_who_waits_for_news_or_mail_is_not_cut_off(app, serving, ctx, inbox, impatient, key):
+async def test_waits_and_event_streams_are_not_closed(
+    app, serving, ctx, inbox, short_timeouts, key
+):
     endpoint = http_app(app, AccessControl.of(app, no_auth=False))
     asgi = build(app, mounts={"/mcp": endpoint}, lifespans=[endpoint.lifespan])
     login = f"Host: localhost\r\nAuthorization: Bearer {key}\r\n"
@@ -147,9 +149,7 @@ async def _wait_over_mcp(port, key, inbox):
         return (await client.post(f"http://127.0.0.1:{port}/mcp", json=question)).text
 
 
-async def test_when_all_places_are_taken_who_let_us_wait_longest_makes_way(
-    app, serving, monkeypatch
-):
+async def test_at_the_limit_the_longest_idle_connection_is_closed(app, serving, monkeypatch):
     monkeypatch.setattr(connections, "MAX_HTTP", 3)
     async with (
         serving(build(app)) as port,
@@ -170,7 +170,9 @@ async def test_when_all_places_are_taken_who_let_us_wait_longest_makes_way(
         assert b"" == await rest_of(third)
 
 
-async def test_who_is_being_answered_never_makes_way(app, serving, inbox, key, monkeypatch):
+async def test_a_connection_with_a_running_request_is_never_closed(
+    app, serving, inbox, key, monkeypatch
+):
     monkeypatch.setattr(connections, "MAX_HTTP", 32)
     login = f"Host: localhost\r\nAuthorization: Bearer {key}\r\n"
     stream = f"GET /v1/events/stream?inbox_id={inbox.id} HTTP/1.1\r\n{login}\r\n".encode()
@@ -191,7 +193,7 @@ async def test_who_is_being_answered_never_makes_way(app, serving, inbox, key, m
 
 @pytest.fixture
 def small(tmp_path):
-    """A server that may have 256 files open, and no more."""
+    """A server with at most 256 open files."""
     port, key = free_port(), "pk_canary_of_a_small_server"
     more = {"POSTROOM_PORT": str(port), "POSTROOM_API_KEY": key}
     more["POSTROOM_SMTP_LISTEN"] = f"127.0.0.1:{free_port()}"
@@ -209,7 +211,7 @@ def small(tmp_path):
         process.communicate()
 
 
-async def test_a_thousand_who_say_nothing_shut_nobody_out(small):
+async def test_a_thousand_silent_connections_do_not_block_others(small):
     connections.allow_files()
     port = int(small.extra["POSTROOM_PORT"])
     smtp = int(small.extra["POSTROOM_SMTP_LISTEN"].partition(":")[2])
@@ -236,7 +238,7 @@ def _post(port, recipient):
         return session.sendmail("ann@example.com", [recipient], outgoing_mail)
 
 
-async def test_a_thousand_connections_are_kept_and_answered(app, serving):
+async def test_a_thousand_connections_are_served(app, serving):
     connections.allow_files()
     async with serving(build(app)) as port, AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(connected(port)) for _ in range(1_000)]
@@ -257,7 +259,7 @@ async def test_a_thousand_connections_are_kept_and_answered(app, serving):
         (resource.RLIM_INFINITY, 4_096, 1_000),
     ],
 )
-def test_a_quarter_of_the_files_is_left_for_what_we_do(monkeypatch, files, http, smtp):
+def test_a_quarter_of_the_file_descriptors_is_reserved(monkeypatch, files, http, smtp):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
 
     assert (http, smtp) == (

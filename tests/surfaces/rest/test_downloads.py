@@ -1,4 +1,4 @@
-"""Files on their way out: their bytes, a safe name, and nothing a browser would run."""
+"""Downloads: exact bytes, safe names, and no content that a browser would run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroom.model.view import EVERYTHING
 from postroom.surfaces.http import safe_media_type
 from tests.mails import deliver, mail, new_inbox
 from tests.servers import s3
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 
 async def attachment_of(rest, ctx, inbox, filename, content_type, content):
@@ -49,7 +49,7 @@ async def test_an_attachment_is_saved_under_a_safe_name(rest, ctx, inbox, filena
 
 
 @pytest.mark.parametrize("name", ["a\r\nSet-Cookie: x=1.txt", "a\x00b.txt", "a\u202etxt.exe"])
-async def test_a_name_cannot_write_headers(rest, inbox, name):
+async def test_a_file_name_cannot_inject_headers(rest, inbox, name):
     raw = (
         b"From: a@example.com\r\nContent-Type: text/plain\r\n"
         b"Content-Disposition: attachment;\r\n filename*=UTF-8''"
@@ -131,7 +131,7 @@ async def test_another_format_is_refused(rest, ctx, inbox, query):
     assert 422 == problem["status"]
 
 
-async def test_bytes_that_are_gone_are_not_found(rest, ctx, inbox):
+async def test_missing_bytes_are_not_found(rest, ctx, inbox):
     held = await attachment_of(rest, ctx, inbox, "a.bin", "application/x-thing", b"0123456789")
     await ctx.blobs.discard([held["sha256"]], used=nothing)
 
@@ -154,7 +154,7 @@ async def nothing(_keys):
         ("text/html; charset=utf-7", "application/octet-stream"),
     ],
 )
-def test_only_a_type_is_told_as_the_type(stated, told):
+def test_only_valid_content_types_are_used(stated, told):
     assert told == safe_media_type(stated)
 
 
@@ -166,11 +166,11 @@ def bucket_app(app):
         yield dataclasses.replace(app, services=services)
 
 
-async def test_a_link_gives_the_bytes_to_whoever_has_it(bucket_app, key):
+async def test_a_link_gives_the_bytes_without_a_key(bucket_app, key):
     inbox = await new_inbox(bucket_app.services)
     raw = mail(attachments=[("bill.pdf", "application/pdf", b"%PDF")])
     added = await deliver(bucket_app.services, inbox, raw)
-    async with visiting(bucket_app, key) as rest, httpx2.AsyncClient(timeout=60) as anyone:
+    async with rest_client(bucket_app, key) as rest, httpx2.AsyncClient(timeout=60) as anyone:
         message = await rest.get(f"/v1/messages/{added.message_id}")
         held = message["attachments"][0]
 
@@ -193,7 +193,7 @@ async def test_a_link_to_what_is_missing_is_refused(bucket_app, key):
     stored = await bucket_app.services.store.message(added.message_id, EVERYTHING)
     await bucket_app.services.blobs.discard([stored.raw], none_of_them)
 
-    async with visiting(bucket_app, key) as rest:
+    async with rest_client(bucket_app, key) as rest:
         problem = await rest.problem("GET", f"/v1/messages/{added.message_id}/link")
 
     assert (404, "not_found") == (problem["status"], problem["code"])
@@ -210,7 +210,7 @@ async def test_a_link_lasts_an_hour_at_most(rest, message_id, seconds):
     assert 422 == problem["status"]
 
 
-async def test_an_installation_of_files_makes_no_links_and_says_what_to_do(rest, message_id):
+async def test_links_without_a_bucket_are_refused_with_a_remedy(rest, message_id):
     problem = await rest.problem("GET", f"/v1/messages/{message_id}/link")
 
     assert (404, "feature_disabled") == (problem["status"], problem["code"])

@@ -1,4 +1,4 @@
-"""Whoever listens is told each event once, in order, also after the line was cut."""
+"""Event streams have each event once, in order, also after reconnecting."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.mails import deliver, mail, new_inbox
 PATIENCE_S = 50
 
 
-class Listening:
-    """An open stream of events, and what it told."""
+class EventStream:
+    """An open stream of events."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._lines = response.aiter_lines()
@@ -36,7 +36,7 @@ class Listening:
                 pass
 
     async def next(self) -> dict[str, Any]:
-        """The next event: its id, its type and what is told."""
+        """The next event: its id, its type and its data."""
         event: dict[str, Any] = {}
         async with asyncio.timeout(PATIENCE_S):
             while "data" not in event:
@@ -46,7 +46,7 @@ class Listening:
         return {**event, "data": json.loads(event["data"])}
 
     async def rest(self) -> str:
-        """All that is told until the stream ends."""
+        """All data until the stream ends."""
         async with asyncio.timeout(PATIENCE_S):
             return "".join([line async for line in self._lines])
 
@@ -57,7 +57,7 @@ class Listening:
 @asynccontextmanager
 async def listening(
     port: int, key: str, last: str | None = None, **query: str
-) -> AsyncIterator[Listening]:
+) -> AsyncIterator[EventStream]:
     headers = {"Authorization": f"Bearer {key}"}
     if last is not None:
         headers["Last-Event-ID"] = last
@@ -68,13 +68,13 @@ async def listening(
     ):
         assert 200 == response.status_code
         assert "text/event-stream" == response.headers["content-type"]
-        opened = Listening(response)
+        opened = EventStream(response)
         await opened.begun()
         yield opened
 
 
 async def left(app: App) -> None:
-    """Wait until nobody listens any more."""
+    """Wait until no stream is open."""
     async with asyncio.timeout(PATIENCE_S):
         while app.services.watch._subscriptions:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -86,7 +86,7 @@ async def port(app, serving):
         yield port
 
 
-async def test_an_event_is_told_as_it_happens(app, ctx, key, port, inbox):
+async def test_an_event_is_streamed_at_once(app, ctx, key, port, inbox):
     async with listening(port, key) as stream:
         await arrived(app)
         added = await deliver(ctx, inbox, mail("Now"))
@@ -100,13 +100,13 @@ async def test_an_event_is_told_as_it_happens(app, ctx, key, port, inbox):
 
 
 async def arrived(app: App) -> None:
-    """Wait until somebody listens."""
+    """Wait until a stream is open."""
     async with asyncio.timeout(PATIENCE_S):
         while not app.services.watch._subscriptions:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-async def test_after_a_cut_the_stream_goes_on_where_it_was(app, ctx, key, port, inbox):
+async def test_a_stream_resumes_after_reconnecting(app, ctx, key, port, inbox):
     async with listening(port, key) as stream:
         await arrived(app)
         await deliver(ctx, inbox, mail("One"))
@@ -123,9 +123,7 @@ async def test_after_a_cut_the_stream_goes_on_where_it_was(app, ctx, key, port, 
     assert ["Two", "Three", "Four"] == missed + new
 
 
-async def test_a_stream_goes_on_also_when_the_last_message_seen_was_removed(
-    app, ctx, key, port, inbox
-):
+async def test_a_stream_resumes_after_a_removed_message(app, ctx, key, port, inbox):
     async with listening(port, key) as stream:
         await arrived(app)
         added = await deliver(ctx, inbox, mail("One"))
@@ -140,7 +138,7 @@ async def test_a_stream_goes_on_also_when_the_last_message_seen_was_removed(
     assert ["Two"] == missed
 
 
-async def test_imported_mail_is_no_news(app, ctx, key, port, inbox):
+async def test_imported_mail_is_not_streamed(app, ctx, key, port, inbox):
     async with listening(port, key) as stream:
         await arrived(app)
         await receive_many(ctx, [Arrival(mail("Old"), inbox.id, is_imported=True)])
@@ -150,7 +148,7 @@ async def test_imported_mail_is_no_news(app, ctx, key, port, inbox):
     assert ["New"] == told
 
 
-async def test_a_key_is_told_of_its_own_inboxes_only(app, ctx, rest, port, inbox):
+async def test_a_stream_has_events_of_visible_inboxes_only(app, ctx, rest, port, inbox):
     other = await new_inbox(ctx, "other")
     made = await rest.post("/v1/keys", name="tenant", scopes=["read"], inboxes=[other.id])
     async with listening(port, made["key"]) as stream:
@@ -173,7 +171,7 @@ async def test_a_stream_ends_with_its_key(app, ctx, rest, port, inbox):
     assert "" == rest_of_it
 
 
-async def test_a_stream_ends_when_the_owner_takes_another_key(app, key, port):
+async def test_a_stream_ends_when_the_owners_key_is_replaced(app, key, port):
     async with listening(port, key) as stream:
         await arrived(app)
         await app.reset_owner_key()
@@ -211,7 +209,7 @@ async def test_a_server_that_stops_ends_its_streams(app, key, inbox, caplog):
     assert [] == [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-async def test_inboxes_and_types_choose_what_is_told(app, ctx, key, port, inbox):
+async def test_inboxes_and_types_filter_a_stream(app, ctx, key, port, inbox):
     other = await new_inbox(ctx, "other")
     wanted = {"inbox_id": other.id, "types": "message.received"}
     async with listening(port, key, **wanted) as stream:
@@ -223,7 +221,7 @@ async def test_inboxes_and_types_choose_what_is_told(app, ctx, key, port, inbox)
     assert ["Here"] == told
 
 
-async def test_a_wait_ends_with_the_mail_and_with_whoever_waits(app, ctx, key, port, inbox):
+async def test_a_wait_ends_with_the_mail_or_the_connection(app, ctx, key, port, inbox):
     url = f"http://127.0.0.1:{port}/v1/messages/wait"
     query = {"inbox_id": inbox.id, "timeout_s": 60}
     headers = {"Authorization": f"Bearer {key}"}

@@ -1,4 +1,4 @@
-"""A bad value inside a list is named in one form, whoever notices it."""
+"""The path of an invalid value in a list has one form, whatever detects it."""
 
 from __future__ import annotations
 

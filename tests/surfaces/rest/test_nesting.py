@@ -1,4 +1,4 @@
-"""JSON that is nested deeper than 64 levels, at every way into a running server."""
+"""JSON nested deeper than 64 levels is refused on every path of a running server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import httpx2
 import pytest
 
 from tests.servers.postroom import running
-from tests.surfaces.rest.inbound.postings import MAILGUN_KEY, TOPIC, form, mailgun_signature
+from tests.surfaces.rest.inbound.provider_requests import (
+    MAILGUN_KEY,
+    TOPIC,
+    form,
+    mailgun_signature,
+)
 
 DEPTHS = [65, 100, 199, 250, 900, 5_000, 100_000]
 CALL = {"jsonrpc": "2.0", "id": 7, "method": "tools/call"}
@@ -65,7 +70,7 @@ def test_a_body_over_the_limit_is_invalid_input(client, method, path, around, le
     assert "64 levels" in response.json()["detail"]
 
 
-def test_a_body_of_64_levels_is_looked_at(client):
+def test_a_body_of_64_levels_is_accepted(client):
     response = client.post("/v1/inboxes", content=f'{{"name": {deep(63)}}}')
 
     assert 422 == response.status_code
@@ -75,7 +80,7 @@ def test_a_body_of_64_levels_is_looked_at(client):
 @pytest.mark.parametrize("levels", DEPTHS)
 @pytest.mark.parametrize("params", [{}, PROGRESS, NEWEST], ids=["plain", "progress", "newest"])
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-def test_a_call_over_http_is_refused_as_the_protocol_does(client, levels, params, revision):
+def test_an_mcp_call_is_refused_with_a_protocol_error(client, levels, params, revision):
     arguments = f'{{"username": {deep(levels)}}}'
     known = json.dumps({**CALL, "params": {"name": "create_inbox", **params}})
     body = known.removesuffix("}}") + f', "arguments": {arguments}}}}}'

@@ -1,4 +1,4 @@
-"""The OpenAPI document: true to the tables, and reviewed."""
+"""The OpenAPI document matches the routes, and its changes are reviewed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_row_of_the_table_is_in_the_document():
     assert {(row.path, row.method) for row in ROUTES} == listed
 
 
-def test_every_operation_has_a_name_of_its_own_and_words_for_a_reader():
+def test_every_operation_has_a_unique_name_and_a_description():
     names = [operation["operationId"] for _, _, operation in operations()]
 
     assert sorted(set(names)) == sorted(names)
@@ -93,7 +93,7 @@ def test_every_example_fits_its_schema():
             jsonschema.validate(example, schema)
 
 
-def test_every_reference_leads_somewhere():
+def test_every_reference_can_be_resolved():
     references = {
         node["$ref"] for node in walk(DOCUMENT) if isinstance(node, dict) and "$ref" in node
     }
@@ -116,7 +116,7 @@ def test_every_endpoint_but_the_servers_own_and_the_providers_needs_a_key():
 
 
 @pytest.mark.parametrize("domains", [["a.example"], ["a.example", "b.example"]])
-def test_an_address_can_be_made_at_our_domains_only(domains):
+def test_addresses_are_limited_to_our_domains(domains):
     body = document(domains)["paths"]["/v1/inboxes"]["post"]["requestBody"]["content"]
     pattern = body["application/json"]["schema"]["properties"]["address"]["pattern"]
 

@@ -1,4 +1,4 @@
-"""What there is beside the table."""
+"""Pages outside of the API: health, metrics and documentation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.pages import ASSETS
 from postroom.surfaces.rest.routes import ROUTES
 from postroom.surfaces.rest.server import build
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 
-class Failing:
+class UnreachableStore:
     """A store that cannot be reached."""
 
     def __init__(self, error):
@@ -37,14 +37,14 @@ def with_store(app, store):
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"])
 async def test_a_page_needs_no_key(app, path):
-    async with visiting(app, None) as rest:
+    async with rest_client(app, None) as rest:
         assert 200 == (await rest.send("GET", path)).status_code
 
 
-async def test_without_its_store_the_process_is_up_but_not_ready(app, key):
-    broken = with_store(app, Failing(StorageFull("no space left on the disk; free some")))
+async def test_without_its_store_the_process_is_alive_but_not_ready(app, key):
+    broken = with_store(app, UnreachableStore(StorageFull("no space left on the disk; free some")))
 
-    async with visiting(broken, key) as rest:
+    async with rest_client(broken, key) as rest:
         health = await rest.send("GET", "/healthz")
         problem = await rest.problem("GET", "/readyz")
 
@@ -58,10 +58,10 @@ async def test_a_full_disk_is_not_ready_even_if_the_database_has_room(app, key, 
     async def full(_contents):
         raise StorageFull("the disk is full; free some space and try again")
 
-    async with visiting(app, key) as rest:
+    async with rest_client(app, key) as rest:
         before = await rest.send("GET", "/readyz")
     monkeypatch.setattr(app.services.blobs, "put", full)
-    async with visiting(app, key) as rest:
+    async with rest_client(app, key) as rest:
         problem = await rest.problem("GET", "/readyz")
         again = await rest.problem("GET", "/readyz")
 
@@ -70,26 +70,26 @@ async def test_a_full_disk_is_not_ready_even_if_the_database_has_room(app, key, 
     assert "disk is full" in problem["detail"]
 
 
-async def test_to_be_ready_leaves_nothing_behind(app, key, tmp_path):
-    async with visiting(app, key) as rest:
+async def test_a_readiness_check_leaves_nothing_behind(app, key, tmp_path):
+    async with rest_client(app, key) as rest:
         assert 200 == (await rest.send("GET", "/readyz")).status_code
 
     assert [] == list((tmp_path / "data" / "blobs").glob("??/*"))
 
 
-async def test_metrics_count_what_happens_by_itself(app, key):
+async def test_metrics_count_background_work(app, key):
     app.services.counts.add("smtp_accepted", 3)
-    async with visiting(app, key) as rest:
+    async with rest_client(app, key) as rest:
         text = (await rest.send("GET", "/metrics")).text
 
     assert "\npostroom_smtp_accepted_total 3\n" in text
     assert all(f"\npostroom_{name}_total " in text for name in ALL_COUNTERS)
 
 
-async def test_what_we_cannot_explain_is_logged_and_not_shown(app, key, caplog):
-    broken = with_store(app, Failing(OSError("/secret/path/postroom.db")))
+async def test_internal_errors_are_logged_and_not_shown(app, key, caplog):
+    broken = with_store(app, UnreachableStore(OSError("/secret/path/postroom.db")))
 
-    async with visiting(broken, key) as rest:
+    async with rest_client(broken, key) as rest:
         with caplog.at_level(logging.ERROR):
             problem = await rest.problem("GET", "/readyz")
 
@@ -98,7 +98,7 @@ async def test_what_we_cannot_explain_is_logged_and_not_shown(app, key, caplog):
     assert problem["request_id"] == caplog.records[-1].request_id
 
 
-async def test_metrics_count_requests_by_route_and_never_by_what_was_asked(rest, message_id):
+async def test_metrics_count_requests_by_route_only(rest, message_id):
     await rest.get(f"/v1/messages/{message_id}")
     await rest.problem("GET", "/v1/messages/msg_none")
     await rest.problem("GET", "/v1/nothing/at/all")
@@ -115,7 +115,7 @@ async def test_metrics_count_requests_by_route_and_never_by_what_was_asked(rest,
     assert "msg_" not in text
 
 
-async def test_metrics_are_what_a_scraper_reads(rest):
+async def test_metrics_have_the_prometheus_format(rest):
     await rest.get("/v1/inboxes")
 
     response = await rest.send("GET", "/metrics")
@@ -133,7 +133,7 @@ async def test_metrics_are_what_a_scraper_reads(rest):
     assert 1 == counts[-1]
 
 
-def test_there_is_room_to_count_twice_as_much_as_can_happen():
+def test_there_are_counters_for_twice_as_many_names():
     counters = SharedCounters()
     metrics = Metrics(counters)
     statuses = {200, 201, 204, 304, 499, *(kind.status for kind in KINDS.values())}
@@ -149,7 +149,7 @@ def test_there_is_room_to_count_twice_as_much_as_can_happen():
 
 
 class Links(HTMLParser):
-    """Collects what a page would load, and what would run in it."""
+    """Collects what a page would load or run."""
 
     def __init__(self):
         super().__init__()
@@ -163,7 +163,7 @@ class Links(HTMLParser):
         self.inline += [name for name in given if name.startswith("on")]
 
 
-async def test_the_page_loads_only_what_we_packaged(rest):
+async def test_the_page_loads_only_packaged_assets(rest):
     page = Links()
     page.feed((await rest.send("GET", "/docs")).text)
 

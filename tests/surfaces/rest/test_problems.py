@@ -1,4 +1,4 @@
-"""Errors: one table, one shape, nothing of our inside."""
+"""Errors: one table, one format, no internal details."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from postroom.surfaces.rest.http_messages import KINDS
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.routes import Route
 from postroom.surfaces.rest.surface import Surface
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 STATUSES = {
     errors.MailError: 500,
@@ -40,7 +40,7 @@ STATUSES = {
     errors.Unavailable: 503,
     errors.StorageFull: 507,
 }
-"""DESIGN §3, as a table of its own."""
+"""The documented statuses, as an independent table."""
 
 
 def every_kind(root=errors.MailError):
@@ -49,7 +49,7 @@ def every_kind(root=errors.MailError):
 
 
 def failing(app, error):
-    """The surface over an operation that fails."""
+    """The REST surface with an operation that fails."""
 
     async def run(_ctx, request: inboxes.ListInboxes) -> None:
         raise error
@@ -66,9 +66,9 @@ def test_every_kind_of_error_has_a_status():
 
 
 @pytest.mark.parametrize(("kind", "status"), STATUSES.items(), ids=str)
-async def test_an_error_is_told_as_a_problem(app, key, kind, status):
+async def test_an_error_is_a_problem_document(app, key, kind, status):
     more = {"retry_after": 7} if kind in (errors.RateLimited, errors.Unavailable) else {}
-    async with visiting(app, key, asgi=failing(app, kind("it broke; mend it", **more))) as rest:
+    async with rest_client(app, key, asgi=failing(app, kind("it broke; mend it", **more))) as rest:
         problem = await rest.problem("GET", "/v1/fails")
 
     assert status == problem["status"]
@@ -79,16 +79,16 @@ async def test_an_error_is_told_as_a_problem(app, key, kind, status):
 
 
 @pytest.mark.parametrize("kind", [errors.RateLimited, errors.Unavailable])
-async def test_who_comes_too_soon_is_told_when_to_come_back(app, key, kind):
+async def test_a_rate_limit_error_has_retry_after(app, key, kind):
     error = kind("not now", retry_after=7)
-    async with visiting(app, key, asgi=failing(app, error)) as rest:
+    async with rest_client(app, key, asgi=failing(app, error)) as rest:
         response = await rest.send("GET", "/v1/fails")
 
     assert "7" == response.headers["retry-after"]
     assert 7 == response.json()["retry_after"]
 
 
-async def test_more_than_can_be_done_at_once_is_refused_until_there_is_room(app, key):
+async def test_requests_over_the_concurrency_limit_are_refused(app, key):
     app.concurrency_limit.limit = 2
     begun, go_on = asyncio.Semaphore(0), asyncio.Event()
 
@@ -101,7 +101,7 @@ async def test_more_than_can_be_done_at_once_is_refused_until_there_is_room(app,
     slow = Surface(
         app, AccessControl.of(app, no_auth=False), [route], {}, {}, Metrics(SharedCounters())
     )
-    async with visiting(app, key, asgi=slow) as rest:
+    async with rest_client(app, key, asgi=slow) as rest:
         asked = [asyncio.create_task(rest.send("GET", "/v1/waits")) for _ in range(2)]
         for _ in asked:
             await begun.acquire()
@@ -116,7 +116,7 @@ async def test_more_than_can_be_done_at_once_is_refused_until_there_is_room(app,
 
 async def test_a_bug_is_logged_with_the_request_and_not_shown(app, key, caplog):
     error = RuntimeError("SELECT secret FROM inside")
-    async with visiting(app, key, asgi=failing(app, error)) as rest:
+    async with rest_client(app, key, asgi=failing(app, error)) as rest:
         with caplog.at_level(logging.ERROR):
             problem = await rest.problem("GET", "/v1/fails")
 
@@ -127,9 +127,9 @@ async def test_a_bug_is_logged_with_the_request_and_not_shown(app, key, caplog):
     assert record.exc_info is not None
 
 
-async def test_what_fails_on_our_side_is_logged_with_the_request(app, key, caplog):
+async def test_server_errors_are_logged_with_the_request_id(app, key, caplog):
     error = errors.StorageFull("no space left; free some")
-    async with visiting(app, key, asgi=failing(app, error)) as rest:
+    async with rest_client(app, key, asgi=failing(app, error)) as rest:
         problem = await rest.problem("GET", "/v1/fails")
 
     [record] = [r for r in caplog.records if r.getMessage() == "request.failed"]
@@ -145,7 +145,7 @@ async def test_an_unknown_path_is_a_problem(rest):
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v1/messages/", "//v1/messages", "/v2/x"])
-async def test_a_path_is_found_exactly_or_not_at_all(rest, path):
+async def test_paths_match_exactly(rest, path):
     assert 404 == (await rest.problem("GET", path))["status"]
 
 
@@ -160,7 +160,7 @@ async def test_a_path_is_found_exactly_or_not_at_all(rest, path):
         ("POST", "/docs", "GET, HEAD"),
     ],
 )
-async def test_a_wrong_method_is_told_the_right_ones(rest, method, path, allowed):
+async def test_a_wrong_method_is_refused_with_the_allowed_ones(rest, method, path, allowed):
     response = await rest.send(method, path)
 
     assert (405, "method_not_allowed") == (response.status_code, response.json()["code"])
@@ -170,7 +170,7 @@ async def test_a_wrong_method_is_told_the_right_ones(rest, method, path, allowed
 @pytest.mark.parametrize(
     ("given", "kept"), [("my-id.1", True), ("", False), ("a b", False), ("x" * 65, False)]
 )
-async def test_a_plain_request_id_is_kept(rest, given, kept):
+async def test_a_valid_request_id_is_kept(rest, given, kept):
     response = await rest.send("GET", "/healthz", headers={"X-Request-Id": given})
 
     assert kept == (given == response.headers["x-request-id"])
@@ -203,7 +203,7 @@ async def test_an_action_on_several_messages_says_which_failed(rest, message_id)
 
 
 @pytest.mark.parametrize("path", ["/v1/inboxes", "/v1/nothing", "/healthz", "/docs", "/metrics"])
-async def test_every_answer_is_guarded(rest, path):
+async def test_every_response_has_security_headers(rest, path):
     headers = (await rest.send("GET", path)).headers
 
     assert "nosniff" == headers["x-content-type-options"]

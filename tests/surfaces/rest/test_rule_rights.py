@@ -1,4 +1,4 @@
-"""What an outside client with a limited key gets from rules: nothing that its key lacks."""
+"""A limited key gains nothing from rules that it lacks itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.mails import deliver, mail
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 RULE = "name: r\nwhen: [{{size_bytes: {{greater_than: 0}}}}]\nthen: [{then}]\n"
 REMEMBERS = RULE.format(then="{remember: {key: k, text: t}}")
@@ -26,15 +26,13 @@ async def key_with(rest, **limits):
     return key["key"]
 
 
-async def test_a_key_of_another_namespace_neither_plans_nor_applies_nor_enables(
-    app, ctx, rest, inbox
-):
+async def test_a_key_of_another_namespace_cannot_plan_apply_or_enable(app, ctx, rest, inbox):
     await deliver(ctx, inbox, mail())
     key = await key_with(rest, namespaces=["other"])
     _, rule = await ask(rest, "POST", "/v1/rules", rule_yaml=REMEMBERS, dry_run=False)
     _, plan = await ask(rest, "POST", "/v1/rules", rule_yaml=REMEMBERS)
 
-    async with visiting(app, key) as limited:
+    async with rest_client(app, key) as limited:
         answers = [
             await ask(limited, "POST", "/v1/rules", rule_yaml=REMEMBERS),
             await ask(limited, "POST", "/v1/rules", rule_yaml=REMEMBERS, dry_run=False),
@@ -48,12 +46,12 @@ async def test_a_key_of_another_namespace_neither_plans_nor_applies_nor_enables(
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-async def test_a_foreign_webhook_is_answered_like_none(app, rest, inbox, dry_run):
+async def test_a_foreign_webhook_is_reported_as_missing(app, rest, inbox, dry_run):
     _, other = await ask(rest, "POST", "/v1/inboxes", username="other")
     url = "https://example.com/hook"
     _, hook = await ask(rest, "POST", "/v1/webhooks", url=url, inboxes=[other["id"]])
 
-    async with visiting(app, await key_with(rest, inboxes=[inbox.id])) as limited:
+    async with rest_client(app, await key_with(rest, inboxes=[inbox.id])) as limited:
         answers = []
         for hook_id in (hook["id"], "whk_none"):
             text = RULE.format(then=f"{{webhook: {hook_id}}}")

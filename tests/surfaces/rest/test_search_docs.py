@@ -1,4 +1,4 @@
-"""The examples of docs/reference/rest.md, section Search, asked as they stand there."""
+"""The examples of docs/reference/rest.md, section Search, are run as printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from postroom.calls.context import RequestContext
 from postroom.model.inbox import Inbox
 from postroom.operations.mail.messages import SearchMessages
 from tests.mails import deliver, mail
-from tests.surfaces.rest.conftest import Rest
+from tests.surfaces.rest.conftest import RestClient
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -39,7 +39,7 @@ def the_mail() -> bytes:
     )
 
 
-async def told(rest: Rest, question: str) -> str:
+async def told(rest: RestClient, question: str) -> str:
     params = [tuple(pair.split("=", 1)) for pair in question.split("&")]
     response = await rest.send("GET", "/v1/search/messages", params=params)
     if response.status_code != 200:
@@ -47,8 +47,8 @@ async def told(rest: Rest, question: str) -> str:
     return "yes" if response.json()["total"] else "no"
 
 
-async def test_every_example_is_answered_as_it_is_written(
-    rest: Rest, ctx: RequestContext, inbox: Inbox
+async def test_every_example_has_the_documented_result(
+    rest: RestClient, ctx: RequestContext, inbox: Inbox
 ) -> None:
     found = await deliver(ctx, inbox, the_mail())
     for label in ("Work", "Urgent"):
@@ -78,6 +78,6 @@ def test_every_filter_is_in_the_table() -> None:
     assert names - {"query"} == written
 
 
-def test_those_who_come_by_another_door_are_led_there() -> None:
+def test_other_pages_link_to_the_section() -> None:
     for page in ("mcp.md", "cli.md"):
         assert "(rest.md#search)" in (DOCS / "reference" / page).read_text()

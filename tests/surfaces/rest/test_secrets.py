@@ -1,20 +1,20 @@
-"""Keys are told once, kept as a hash, and written nowhere else."""
+"""Keys are shown once, stored as a hash, and written nowhere else."""
 
 from __future__ import annotations
 
 import logging
 
 from postroom.surfaces.rest.routes import ROUTES
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 WRONG = "pk_canary_of_a_wrong_key"
 
 
-async def test_no_key_is_ever_told_again_or_logged(app, key, rest, caplog, tmp_path):
+async def test_no_key_is_shown_again_or_logged(app, key, rest, caplog, tmp_path):
     caplog.set_level(logging.DEBUG)
     made = await rest.post("/v1/keys", name="canary", scopes=["read", "write", "send", "admin"])
     answers = []
-    async with visiting(app, made["key"]) as mine, visiting(app, WRONG) as stranger:
+    async with rest_client(app, made["key"]) as mine, rest_client(app, WRONG) as stranger:
         for route in ROUTES:
             if route.operation.name in ("create_key", "stream_events"):
                 continue
@@ -38,13 +38,13 @@ def is_ours(record):
     return not record.name.startswith("httpx2")
 
 
-async def test_a_bug_does_not_take_the_key_along_into_the_log(app, key, caplog, monkeypatch):
+async def test_an_internal_error_does_not_log_the_key(app, key, caplog, monkeypatch):
     async def broken(*_args):
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(type(app.services.store), "inboxes", broken)
     caplog.set_level(logging.DEBUG)
-    async with visiting(app, key) as rest:
+    async with rest_client(app, key) as rest:
         await rest.problem("GET", "/v1/inboxes")
 
     assert "a bug" in caplog.text

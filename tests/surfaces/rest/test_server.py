@@ -1,4 +1,4 @@
-"""Built and served: mounts live, signals end it, a taken port is said."""
+"""The server process: mounted applications, signals, and ports in use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from postroom.errors import Conflict, InvalidInput
 from postroom.surfaces.rest.server import build, listen
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 SERVE = """
 import asyncio, sys
@@ -66,7 +66,7 @@ async def process(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_it_cleanly_though_an_answer_is_under_way(tmp_path, number):
+async def test_a_signal_ends_the_server_after_running_requests(tmp_path, number):
     async with (
         process(tmp_path) as (served, port),
         httpx2.AsyncClient(timeout=60) as client,
@@ -81,8 +81,8 @@ async def test_a_signal_ends_it_cleanly_though_an_answer_is_under_way(tmp_path, 
     assert err.endswith(b"closed\n")
 
 
-async def test_who_is_told_twice_at_once_to_stop_still_ends_its_answers(tmp_path):
-    """By the group and by the parent, as `systemctl stop` and Ctrl-C do it."""
+async def test_two_signals_at_once_do_not_cut_off_responses(tmp_path):
+    """From the process group and from the parent, as with `systemctl stop` or Ctrl-C."""
     async with (
         process(tmp_path) as (served, port),
         httpx2.AsyncClient(timeout=60) as client,
@@ -98,7 +98,7 @@ async def test_who_is_told_twice_at_once_to_stop_still_ends_its_answers(tmp_path
         assert 0 == await asyncio.wait_for(served.wait(), 60)
 
 
-async def test_a_taken_port_is_said_plainly():
+async def test_a_port_in_use_is_reported():
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
 
@@ -106,19 +106,19 @@ async def test_a_taken_port_is_said_plainly():
             listen("127.0.0.1", port)
 
 
-def test_answers_are_not_held_back_on_the_wire():
-    """Only a socket that names its protocol gets TCP_NODELAY from asyncio."""
+def test_responses_are_sent_without_delay():
+    """asyncio sets TCP_NODELAY only for sockets with an explicit protocol."""
     with listen("127.0.0.1", 0) as bound:
         assert socket.IPPROTO_TCP == bound.proto
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
-async def test_an_address_that_is_not_ours_is_said_plainly(host):
+async def test_an_address_that_cannot_be_bound_is_reported(host):
     with pytest.raises(InvalidInput, match=f"cannot listen on {host}"):
         listen(host, 0)
 
 
-async def test_a_mounted_application_lives_while_we_do(app, key):
+async def test_a_mounted_application_has_the_lifespan_of_the_server(app, key):
     events = []
 
     @asynccontextmanager
@@ -133,7 +133,7 @@ async def test_a_mounted_application_lives_while_we_do(app, key):
         await send({"type": "http.response.body", "body": b"ours"})
 
     asgi = build(app, mounts={"/mcp": mounted}, lifespans=[living])
-    async with asgi.lifespan_context(asgi), visiting(app, key, asgi=asgi) as rest:
+    async with asgi.lifespan_context(asgi), rest_client(app, key, asgi=asgi) as rest:
         whole = await rest.send("POST", "/mcp")
         below = await rest.send("GET", "/mcp/deeper")
         beside = await rest.send("GET", "/mcpx")
@@ -144,11 +144,11 @@ async def test_a_mounted_application_lives_while_we_do(app, key):
     assert "nosniff" == whole.headers["x-content-type-options"]
 
 
-async def test_a_mounted_application_is_behind_the_same_door(app, key):
+async def test_a_mounted_application_has_the_same_access_control(app, key):
     async def mounted(scope, receive, send):
         raise AssertionError("nobody comes here")
 
-    async with visiting(app, key, asgi=build(app, mounts={"/mcp": mounted})) as rest:
+    async with rest_client(app, key, asgi=build(app, mounts={"/mcp": mounted})) as rest:
         problem = await rest.problem("POST", "/mcp", headers={"Host": "evil.example"})
 
     assert 403 == problem["status"]
@@ -217,7 +217,7 @@ async def test_a_websocket_is_not_answered(app):
     assert ["websocket.close"] == sent
 
 
-def test_nothing_listens_after_a_refusal():
+def test_no_socket_listens_after_a_failed_start():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         probe.listen()

@@ -1,4 +1,4 @@
-"""A bucket that takes connections and never answers keeps nobody from anything else."""
+"""A bucket that accepts connections and does not respond blocks only requests that need it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from postroom.blobs import object_requests, objects
 from postroom.blobs.objects import ObjectBlobs
 from tests.mails import mail, new_inbox
 from tests.servers import s3
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 
 @pytest.fixture
 def answers():
-    """What the bucket waits for before it answers anything that writes."""
+    """An event that the bucket waits for before it answers writes."""
     is_well = Event()
     is_well.set()
     yield is_well
@@ -46,7 +46,7 @@ async def test_searches_go_on_while_deliveries_wait_for_a_silent_bucket(silent_a
     door = f"/v1/inbound?recipient={inbox.address}"
     stands = objects._CONCURRENT_WRITES + object_requests._LONG_QUEUE
     answers.clear()
-    async with visiting(silent_app, key) as rest:
+    async with rest_client(silent_app, key) as rest:
         told = [
             asyncio.create_task(rest.send("POST", door, content=mail(f"Number {number}")))
             for number in range(150)

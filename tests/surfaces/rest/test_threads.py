@@ -1,4 +1,4 @@
-"""Threads taken apart and put together by hand."""
+"""Splitting and merging threads."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ async def test_a_message_is_split_off_and_merged_back(rest, ctx, inbox) -> None:
     assert ["Root", "Other matter"] == await subjects(rest, split["id"])
 
 
-async def test_what_cannot_be_split_or_merged_is_refused_and_nothing_moves(
-    rest, ctx, inbox
-) -> None:
+async def test_an_invalid_split_or_merge_is_refused_and_changes_nothing(rest, ctx, inbox) -> None:
     one = await deliver(ctx, inbox, mail("One"))
     other = await deliver(ctx, await new_inbox(ctx, "other"), mail("Other"))
     path = f"/v1/threads/{one.thread_id}/split"

@@ -1,4 +1,4 @@
-"""What a key may not see does not exist for it: on every route, for every argument."""
+"""Objects that a key may not see do not exist for it, on every route and for every argument."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroom.model.key import Scope
 from postroom.model.view import EVERYTHING
 from postroom.surfaces.rest.routes import ROUTES
 from tests.mails import deliver, mail, new_inbox
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 OUTGOING = {"to": ["ana@example.com"], "subject": "Hi", "body_text": "Hello"}
 NEEDED = {
@@ -33,7 +33,7 @@ NEEDED = {
     "delete_inbox": {"force": "true"},
     "receive_message": {"raw": mail("Intruder")},
 }
-"""What a request needs beside the argument that is tried."""
+"""The required arguments beside the one under test."""
 
 NAMING = {
     "inbox_id": "inbox",
@@ -49,12 +49,12 @@ NAMING = {
     "inboxes": "inbox",
     "attachments": "attachment",
 }
-"""Arguments that name a thing, and what kind of thing."""
+"""Arguments that name an object, and its kind."""
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """One of each thing that a caller can name."""
+    """One object of each kind."""
 
     inbox: str
     address: str
@@ -78,7 +78,7 @@ def cases():
         for route in ROUTES
         for name in route.locations
         if name in NAMING
-        and route.operation.scope is not Scope.APPROVE  # refused to this key, whatever there is
+        and route.operation.scope is not Scope.APPROVE  # always refused to this key
         and not (name == "from" and route.method == "GET")
         and "draft_id" not in route.path_arguments
     ]
@@ -95,7 +95,7 @@ async def tenant(ctx, username):
 
 
 def arguments_for(route, name, own, named):
-    """A request of the tenant in which one argument names somebody's thing."""
+    """A request of the tenant in which one argument names an object of either tenant."""
     value = getattr(named, NAMING[name])
     mine = {n: getattr(own, NAMING[n]) for n in route.path_arguments if n in NAMING}
     if name == "attachments":
@@ -119,7 +119,7 @@ async def ask(rest, route, arguments):
 
 
 def told(response, named):
-    """What an answer says, without the names that the caller gave."""
+    """A response without the ids that the caller gave."""
     text = response.text
     for value in vars(named) if hasattr(named, "__dict__") else named.__slots__:
         text = text.replace(getattr(named, value), value)
@@ -127,15 +127,13 @@ def told(response, named):
 
 
 @pytest.mark.parametrize(("route", "name"), cases())
-async def test_what_a_key_may_not_see_is_as_unknown_as_what_is_not_there(
-    app, ctx, rest, route, name
-):
+async def test_hidden_objects_are_reported_as_unknown(app, ctx, rest, route, name):
     own, other = await tenant(ctx, "own"), await tenant(ctx, "other")
     scopes = ["read", "write", "send", "admin"]
     made = await rest.post("/v1/keys", name="tenant", scopes=scopes, inboxes=[own.inbox])
     before = await everything(rest, other)
 
-    async with visiting(app, made["key"]) as limited:
+    async with rest_client(app, made["key"]) as limited:
         foreign = await ask(limited, route, arguments_for(route, name, own, other))
         unknown = await ask(limited, route, arguments_for(route, name, own, UNKNOWN))
 
@@ -152,7 +150,7 @@ def refuses(response):
 
 
 async def everything(rest, tenant):
-    """All that is there of a tenant."""
+    """All objects of a tenant."""
     pages = [
         await rest.get(path, inbox_id=tenant.inbox, **more)
         for path, more in [
@@ -171,7 +169,7 @@ async def test_lists_searches_and_totals_leave_out_what_a_key_may_not_see(app, c
         await rest.ask("PATCH", f"/v1/messages/{message}", json={"labels": [f"of {message}"]})
     made = await rest.post("/v1/keys", name="tenant", scopes=["read"], inboxes=[own.inbox])
 
-    async with visiting(app, made["key"]) as limited:
+    async with rest_client(app, made["key"]) as limited:
         for path, query in [
             ("/v1/inboxes", {}),
             ("/v1/labels", {}),

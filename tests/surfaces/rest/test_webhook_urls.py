@@ -1,7 +1,7 @@
-"""The pattern of a webhook's URL in the OpenAPI document says what the server takes.
+"""The URL pattern of webhooks in the OpenAPI document matches what the server accepts.
 
-A generator of random strings never writes a URL with a port or an address, so these are put
-together from their parts.
+A generator of random strings never produces a URL with a port or an address, so these are composed
+of parts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ URLS = sorted(
 @pytest.mark.parametrize(
     ("path", "method"), [("/v1/webhooks", "post"), ("/v1/webhooks/{webhook_id}", "patch")]
 )
-async def test_the_server_takes_what_the_document_allows(rest, path, method):
+async def test_the_server_accepts_what_the_document_allows(rest, path, method):
     operation = document(["postroom.localhost"])["paths"][path][method]
     schema = operation["requestBody"]["content"]["application/json"]["schema"]
     validator = Draft202012Validator(schema["properties"]["url"])

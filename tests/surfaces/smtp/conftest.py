@@ -1,4 +1,4 @@
-"""A listener of our own, and a client that says exactly what it is told to say."""
+"""An SMTP listener, and a client that sends exactly the given lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Client:
         self.reader, self.writer = reader, writer
 
     async def reply(self) -> bytes:
-        """The next reply, all of its lines."""
+        """The next reply, with all of its lines."""
         lines = b""
         while True:
             line = await asyncio.wait_for(self.reader.readline(), 20)
@@ -43,7 +43,7 @@ class Client:
                 return lines
 
     async def say(self, *lines: bytes) -> bytes:
-        """Say several commands one after the other; the last reply."""
+        """Send several commands in sequence; returns the last reply."""
         answer = b""
         for line in lines:
             self.writer.write(line + b"\r\n")
@@ -51,7 +51,7 @@ class Client:
         return answer
 
     async def begin(self, to: str = "bo@postroom.localhost", hello: bytes = b"EHLO me") -> bytes:
-        """Everything up to the answer to DATA."""
+        """Send everything before the data; returns the reply to DATA."""
         await self.reply()
         recipient = f"RCPT TO:<{to}>".encode()
         return await self.say(hello, b"MAIL FROM:<ana@example.com>", recipient, b"DATA")

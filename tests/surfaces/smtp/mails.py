@@ -1,4 +1,4 @@
-"""The mail that clients bring, and what is kept of it."""
+"""Mails for SMTP clients, and the stored subjects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever connects over SMTP and comes to no end is not waited for without end."""
+"""SMTP connections that do not complete are closed after a timeout."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.surfaces.smtp.conftest import Client, connect
 
 
 @asynccontextmanager
-async def impatient(
+async def client_with_timeouts(
     app: App, monkeypatch: pytest.MonkeyPatch, **limits: float
 ) -> AsyncIterator[Client]:
-    """A client of a listener that waits only for so long."""
+    """A client of a listener with short timeouts."""
     monkeypatch.setattr(server, "Session", partial(Session, **limits))
     settings = replace(app.settings, smtp_listen="127.0.0.1:0")
     async with listening(replace(app, settings=settings)) as listener:
@@ -33,28 +33,30 @@ async def impatient(
 
 
 async def drip(client: Client) -> bytes:
-    """Say a byte now and then until there is an answer."""
+    """Send single bytes until there is a reply."""
     heard = asyncio.create_task(client.reply())
     while not (await asyncio.wait([heard], timeout=0.001))[0]:
         client.writer.write(b"x")
     return heard.result()
 
 
-async def test_a_command_has_an_end(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with impatient(app, monkeypatch, idle_s=0.2) as client:
+async def test_an_incomplete_command_times_out(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with client_with_timeouts(app, monkeypatch, idle_s=0.2) as client:
         await client.reply()
 
         assert b"421 4.4.2" == (await drip(client))[:9]
 
 
-async def test_a_mail_has_an_end(app: App, inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with impatient(app, monkeypatch, mail_s=0.2) as client:
+async def test_an_incomplete_mail_times_out(
+    app: App, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with client_with_timeouts(app, monkeypatch, mail_s=0.2) as client:
         await client.begin(inbox.address)
 
         assert b"421 4.4.2" == (await drip(client))[:9]
 
 
-async def test_who_comes_when_all_places_are_taken_is_told_so(
+async def test_a_connection_over_the_limit_is_refused(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "MAX_SMTP", 2)

@@ -1,4 +1,4 @@
-"""Size, memory, lines and patience have limits, and whoever reaches one is told."""
+"""Limits on size, memory, line length and errors, each with its reply."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_mail_over_the_limit_is_refused_and_one_at_it_is_not(
 
 
 @pytest.mark.parametrize("cut", range(7))
-async def test_a_large_mail_is_kept_as_it_was_sent_wherever_it_is_cut(
+async def test_a_large_mail_is_stored_unchanged_however_it_is_split(
     app: App, client: Client, inbox: Inbox, cut: int
 ) -> None:
     raw = b"Subject: large\r\n\r\n" + b"x" * 10 + b"\r\n.y\r\n" * (3 * MEMORY_BYTES // 6)
@@ -96,7 +96,7 @@ async def test_a_mail_that_never_ends_is_not_held_in_memory(
     assert held < 8 * 40 * 100 * len(line) / 2
 
 
-async def test_large_mails_are_taken_one_after_the_other_where_memory_is_short(
+async def test_large_mails_are_received_in_sequence_if_memory_is_short(
     app: App, listener: Listener, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spool, "MAX_BYTES_AT_ONCE", 1)
@@ -114,7 +114,7 @@ async def test_large_mails_are_taken_one_after_the_other_where_memory_is_short(
 
 
 @pytest.mark.parametrize(("size", "code"), [(0, b"250 2.0.0"), (1, b"554 5.6.0")])
-async def test_a_line_of_a_mail_has_an_end(
+async def test_the_length_of_a_line_is_limited(
     client: Client, inbox: Inbox, size: int, code: bytes
 ) -> None:
     await client.begin(inbox.address)
@@ -124,7 +124,7 @@ async def test_a_line_of_a_mail_has_an_end(
     assert code == answer[:9]
 
 
-async def test_whoever_does_not_read_our_answers_is_sent_away(
+async def test_a_client_that_does_not_read_replies_is_disconnected(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "Session", partial(Session, idle_s=0.5))
@@ -140,7 +140,7 @@ async def test_whoever_does_not_read_our_answers_is_sent_away(
         deaf.close()
 
 
-async def test_too_many_recipients_wait_for_another_mail(app: App, client: Client) -> None:
+async def test_recipients_over_the_limit_get_a_temporary_error(app: App, client: Client) -> None:
     await new_inbox(app.services)
     await client.reply()
     await client.say(b"EHLO me", b"MAIL FROM:<a@b.c>")
@@ -155,9 +155,7 @@ async def test_too_many_recipients_wait_for_another_mail(app: App, client: Clien
     assert b"250" == (await client.send(MAIL + b".\r\n"))[:3]
 
 
-async def test_whoever_brings_too_many_mails_is_told_to_wait_and_nobody_else(
-    app: App, inbox: Inbox
-) -> None:
+async def test_only_the_client_over_the_rate_limit_is_deferred(app: App, inbox: Inbox) -> None:
     services = replace(app.services, limits=replace(app.services.limits, smtp_per_minute=2))
     settings = replace(app.settings, smtp_listen="127.0.0.1:0")
     async with listening(replace(app, services=services, settings=settings)) as listener:
@@ -178,7 +176,7 @@ async def test_whoever_brings_too_many_mails_is_told_to_wait_and_nobody_else(
     assert b"250 2.1.0" == welcome
 
 
-async def test_whoever_only_makes_mistakes_is_sent_away(client: Client) -> None:
+async def test_a_client_with_too_many_errors_is_disconnected(client: Client) -> None:
     await client.reply()
     for _ in range(MAX_ERRORS - 1):
         assert b"500" == (await client.say(b"BOGUS"))[:3]
@@ -188,7 +186,9 @@ async def test_whoever_only_makes_mistakes_is_sent_away(client: Client) -> None:
 
 
 @pytest.mark.parametrize("line", [b"x" * 3_000, b"NOOP " + b"x" * 2_000 + b"\r\n"])
-async def test_a_line_that_is_too_long_ends_it(client: Client, line: bytes) -> None:
+async def test_a_command_line_that_is_too_long_ends_the_connection(
+    client: Client, line: bytes
+) -> None:
     await client.reply()
     client.writer.write(line)
 

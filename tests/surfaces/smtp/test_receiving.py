@@ -1,4 +1,4 @@
-"""Mail comes in over SMTP and LMTP, from any client, for whom it is meant."""
+"""Mail is received over SMTP and LMTP from any client, for local recipients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.surfaces.smtp.conftest import Client, connect
 from tests.surfaces.smtp.mails import MAIL, subjects
 
 
-async def test_pythons_own_client_is_understood(app: App, listener: Listener, inbox: Inbox) -> None:
+async def test_mail_from_smtplib_is_received(app: App, listener: Listener, inbox: Inbox) -> None:
     def send() -> None:
         with smtplib.SMTP("127.0.0.1", listener.port) as client:
             outgoing_mail = message_from_bytes(mail("Dots\u00e9", ".a\n..b\n.", to=inbox.address))
@@ -45,7 +45,7 @@ async def test_pythons_own_client_is_understood(app: App, listener: Listener, in
     assert ("Dots\u00e9", ".a\n..b\n.") == (message.subject, message.text.rstrip("\n"))
 
 
-async def test_swaks_is_understood(app: App, listener: Listener, inbox: Inbox) -> None:
+async def test_mail_from_swaks_is_received(app: App, listener: Listener, inbox: Inbox) -> None:
     words = ["swaks", "--server", "127.0.0.1", "--port", str(listener.port), "--to", inbox.address]
     process = await asyncio.create_subprocess_exec(
         *words, "--from", "ana@example.com", "--header", "Subject: From swaks", "-n",
@@ -56,7 +56,7 @@ async def test_swaks_is_understood(app: App, listener: Listener, inbox: Inbox) -
     assert (0, ["From swaks"]) == (process.returncode, await subjects(app)), out.decode()
 
 
-async def test_what_is_kept_is_what_was_sent_to_the_byte(
+async def test_the_stored_mail_is_byte_for_byte_the_sent_one(
     app: App, client: Client, inbox: Inbox
 ) -> None:
     raw = b"Subject: x\r\n\r\n.dot\r\n..\r\n\xff\xfe eight bit\r\n\0\r\nend\r\n"
@@ -106,7 +106,7 @@ async def test_one_mail_for_several_inboxes_arrives_in_each(
         ("bo@postroom.localhost> SIZE=1 <x@y", b"555 5.5.4"),
     ],
 )
-async def test_recipients_are_checked_before_the_mail(
+async def test_recipients_are_validated_before_the_data(
     client: Client, inbox: Inbox, address: str, code: bytes
 ) -> None:
     await client.reply()
@@ -141,7 +141,7 @@ async def test_lmtp_answers_each_recipient_also_of_one_inbox(
     assert ["Over SMTP"] == await subjects(app)
 
 
-async def test_a_catch_all_takes_what_nobody_else_does(app: App, inbox: Inbox) -> None:
+async def test_a_catch_all_receives_mail_for_unknown_addresses(app: App, inbox: Inbox) -> None:
     services = replace(app.services, catch_all=inbox.address)
     settings = replace(app.settings, smtp_listen="127.0.0.1:0")
     async with listening(replace(app, services=services, settings=settings)) as listener:
@@ -155,7 +155,7 @@ async def test_a_catch_all_takes_what_nobody_else_does(app: App, inbox: Inbox) -
     assert ["Over SMTP"] == await subjects(app)
 
 
-async def test_a_repeated_mail_is_kept_once(app: App, listener: Listener, inbox: Inbox) -> None:
+async def test_a_repeated_mail_is_stored_once(app: App, listener: Listener, inbox: Inbox) -> None:
     for _ in range(3):
         client = await connect(listener)
         await client.begin(inbox.address)
@@ -166,9 +166,7 @@ async def test_a_repeated_mail_is_kept_once(app: App, listener: Listener, inbox:
     assert 1 == (await app.services.store.events(EventQuery(visible=EVERYTHING))).total
 
 
-async def test_tls_is_offered_and_nothing_said_before_it_counts(
-    app: App, inbox: Inbox, tmp_path: Path
-) -> None:
+async def test_starttls_discards_earlier_commands(app: App, inbox: Inbox, tmp_path: Path) -> None:
     made = certificate(tmp_path / "tls")
     settings = replace(
         app.settings, smtp_listen="127.0.0.1:0", tls_cert=made.cert, tls_key=made.key
@@ -192,7 +190,7 @@ async def test_tls_is_offered_and_nothing_said_before_it_counts(
     assert b"554 5.5.1" == refused[:9]
 
 
-async def test_a_mail_that_goes_in_circles_is_stopped(client: Client, inbox: Inbox) -> None:
+async def test_a_mail_loop_is_rejected(client: Client, inbox: Inbox) -> None:
     await client.begin(inbox.address)
     hops = b"".join(b"Received: from a by b; x\r\n" for _ in range(51))
     answer = await client.send(hops + MAIL + b".\r\n")
@@ -200,7 +198,7 @@ async def test_a_mail_that_goes_in_circles_is_stopped(client: Client, inbox: Inb
     assert b"554 5.4.6" == answer[:9]
 
 
-async def test_mail_without_a_sender_is_kept_as_such_and_no_machine_answers_it(
+async def test_mail_with_a_null_sender_gets_no_automatic_answer(
     app: App, client: Client, inbox: Inbox
 ) -> None:
     await client.reply()
@@ -229,7 +227,7 @@ async def test_mail_without_a_sender_is_kept_as_such_and_no_machine_answers_it(
         "bo+x@ｐｏｓｔｒｏｏｍ.localhost",
     ],
 )
-async def test_mail_to_a_tag_is_the_owner_s_of_its_base_whatever_others_have_tried(
+async def test_mail_to_a_tag_goes_to_the_inbox_of_its_base_address(
     app: App, client: Client, inbox: Inbox, to: str
 ) -> None:
     other = await new_inbox(app.services, "other")
@@ -250,7 +248,7 @@ async def test_mail_to_a_tag_is_the_owner_s_of_its_base_whatever_others_have_tri
     ("sender", "expected"),
     [("x@spam.example", b"550 5.7.1"), ("x@ham.example", b"250"), ("", b"250")],
 )
-async def test_a_blocked_sender_is_refused_by_who_wants_that(
+async def test_a_blocked_sender_is_rejected_if_configured(
     app: App, client: Client, inbox: Inbox, sender: str, expected: bytes
 ) -> None:
     senders = {"block": ["@spam.example"], "action": "refuse"}

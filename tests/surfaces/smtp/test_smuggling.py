@@ -1,4 +1,4 @@
-"""No second mail is hidden in a first, however its lines end."""
+"""SMTP smuggling is not possible, whatever line endings a client sends."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SEVERAL = [b"".join(ends) for count in (1, 2) for ends in product(ENDS, repeat=c
 async def test_no_dot_between_several_line_ends_smuggles_a_mail(
     app: App, listener: Listener, inbox: Inbox, before: bytes
 ) -> None:
-    """Whatever comes before and after the dot, and wherever TCP cuts it."""
+    """For all line endings before and after the dot, and all splits into packets."""
     for after, place in product(SEVERAL, (0, 1, 2)):
         client = await connect(listener)
         await client.begin(inbox.address)
@@ -82,9 +82,7 @@ async def test_a_bare_newline_is_refused(
     assert [] == await subjects(app)
 
 
-async def test_nothing_is_taken_that_was_said_before_the_answer_to_data(
-    client: Client, inbox: Inbox
-) -> None:
+async def test_data_sent_before_the_reply_to_data_is_refused(client: Client, inbox: Inbox) -> None:
     await client.reply()
     await client.say(b"EHLO me", b"MAIL FROM:<a@b.c>", f"RCPT TO:<{inbox.address}>".encode())
     client.writer.write(b"DATA\r\nSubject: early\r\n\r\nx\r\n.\r\n")

@@ -1,4 +1,4 @@
-"""Debian's Chromium, and people who are signed in with it."""
+"""Debian's Chromium, with signed-in users."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from axe_playwright_python.base import AxeResults
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
 if TYPE_CHECKING:
-    from tests.surfaces.web.conftest import Office
+    from tests.surfaces.web.conftest import WebInstallation
 
 NARROW = ViewportSize(width=320, height=600)
 PHONE, DESKTOP = ViewportSize(width=390, height=844), ViewportSize(width=1440, height=900)
 COLOURS: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
 SIZES = pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
 SCHEMES = pytest.mark.parametrize("scheme", COLOURS)
-# A busy machine is no reason to fail: 5 seconds are not enough for an event, a request and a swap.
+# On a busy machine, 5 seconds are not enough for an event, a request and an update of the page.
 expect.set_options(timeout=60_000)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
@@ -37,33 +37,33 @@ async def chromium(*flags: str) -> AsyncIterator[Browser]:
 
 @pytest.fixture(scope="package")
 async def shared_browser() -> AsyncIterator[Browser]:
-    """One for all tests of the pages; it also keeps their event loop."""
+    """One browser for all tests of the pages; it also determines their event loop."""
     async with chromium() as started:
         yield started
 
 
 @pytest.fixture
 async def browser(shared_browser: Browser) -> AsyncIterator[Browser]:
-    """A browser in which no other test has left a page."""
+    """A browser without pages of other tests."""
     yield shared_browser
     for context in shared_browser.contexts:
         await context.close()
 
 
-async def signed_in(browser: Browser, office: Office, **options: object) -> Page:
-    """A page on which the owner has pressed the button of a link from the terminal."""
-    context = await browser.new_context(base_url=office.url, **options)  # type: ignore[arg-type]
+async def signed_in(browser: Browser, installation: WebInstallation, **options: object) -> Page:
+    """A page on which the owner has signed in with a link from the terminal."""
+    context = await browser.new_context(base_url=installation.url, **options)  # type: ignore[arg-type]
     page = await context.new_page()
-    await page.goto(f"/signin?link={await office.link()}")
+    await page.goto(f"/signin?link={await installation.link()}")
     await page.get_by_role("button", name="Sign in").click()
-    await page.wait_for_url(f"{office.url}/")
+    await page.wait_for_url(f"{installation.url}/")
     return page
 
 
 async def violations(page: Page, *rules: str) -> str:
-    """What keeps people from using a page, as axe finds it, by some rules or all; else empty.
+    """The accessibility violations of a page as found by axe, by some rules or all.
 
-    Without motion: axe must not see a colour that is halfway to another.
+    Animations are disabled: axe must not see a colour in transition.
     """
     await page.emulate_media(reduced_motion="reduce")
     if not await page.evaluate("'axe' in window"):
@@ -74,9 +74,9 @@ async def violations(page: Page, *rules: str) -> str:
 
 
 async def obstacles(page: Page) -> dict[str, str]:
-    """What keeps people from using the page that is shown, by width of the screen and colours.
+    """The layout and accessibility problems of the shown page, by screen width and colour scheme.
 
-    No page is wider than its screen. axe looks at it on a phone and a desktop, light and dark.
+    No page is wider than its screen. axe checks it on a phone and a desktop, light and dark.
     """
     found = {}
     for size in (NARROW, PHONE, DESKTOP):

@@ -1,4 +1,4 @@
-"""A Postroom with held mail on a real port, and people who visit its pages."""
+"""A Postroom with held mail on a real port, and users of its web pages."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ _SHA256 = re.compile(r'name="sha256" value="([0-9a-f]+)"')
 
 
 @dataclass
-class Person:
-    """Somebody with a browser that keeps cookies and says where a form comes from."""
+class WebUser:
+    """A user whose browser keeps cookies and sends the Origin header."""
 
     http: httpx2.AsyncClient
-    office: Office
+    installation: WebInstallation
 
     async def get(self, path: str, **more: Any) -> httpx2.Response:
         return await self.http.get(path, **more)
 
     async def read(self, path: str) -> str:
-        """The page at a path, as HTML."""
+        """The HTML of a page."""
         response = await self.get(path)
         assert 200 == response.status_code, response.text
         return response.text
 
     async def post(self, path: str, *, token: str | None = None, **form: str) -> httpx2.Response:
-        """Send a form of ours, with the token of this session unless told otherwise."""
+        """Send a form, by default with the CSRF token of this session."""
         if token is None and "/signin" != path:
             token = await self.token()
         fields = form if token is None else {**form, "csrf": token}
@@ -72,21 +72,21 @@ class Person:
         return response
 
     async def seen(self, message_id: str) -> str:
-        """The hash of a held mail, as its page says it."""
+        """The hash of a held mail, as shown by its page."""
         return _SHA256.findall(await self.read(f"/outgoing/{message_id}"))[0]
 
     @property
     def cookie(self) -> str:
         return self.http.cookies.get("postroom") or ""
 
-    def carry(self, cookie: str) -> None:
-        """Put a session into this browser."""
+    def use_cookie(self, cookie: str) -> None:
+        """Use this session in the browser."""
         self.http.cookies.set("postroom", cookie, domain="127.0.0.1")
 
 
 @dataclass
-class Office:
-    """The installation, its server, and what happens there."""
+class WebInstallation:
+    """The installation, its server, and helpers that create objects."""
 
     app: App
     url: str = ""
@@ -100,7 +100,7 @@ class Office:
         return made.key or ""
 
     async def agent(self, *scopes: str, **more: Any) -> RequestContext:
-        """The context of somebody with a new key."""
+        """The context of a new key."""
         key = await self.key(*scopes, **more)
         return self.app.context(await authenticate(self.app.services, key), "mcp")
 
@@ -108,11 +108,11 @@ class Office:
         return (await new_inbox(self.app.services, username)).id
 
     async def link(self) -> str:
-        """The secret of a link from the terminal."""
+        """The secret of a sign-in link."""
         return await new_sign_in_link(self.app.services)
 
     async def hold(self, **mail: Any) -> str:
-        """The id of a mail of an agent that is held."""
+        """The id of a held mail of an agent."""
         agent = await self.agent("read", "write", "send", approval="always")
         usual = {"to": [STRANGER], "subject": "Offer", "body_text": "Ten per cent."}
         sent = await call(agent, send_message, {**usual, **mail})
@@ -125,21 +125,21 @@ class Office:
         return found
 
     @asynccontextmanager
-    async def visitor(self, **headers: str) -> AsyncIterator[Person]:
-        """Somebody who is not signed in yet."""
+    async def new_user(self, **headers: str) -> AsyncIterator[WebUser]:
+        """A user who is not signed in."""
         sent = {"Origin": self.url, "User-Agent": "Firefox/140", **headers}
         async with httpx2.AsyncClient(base_url=self.url, headers=sent, timeout=60) as http:
-            yield Person(http, self)
+            yield WebUser(http, self)
 
 
 @pytest.fixture
-async def office(
+async def installation(
     tmp_path: Path,
     clock: Clock,
     serving: Callable[..., AbstractAsyncContextManager[int]],
     settings: dict[str, str],
-) -> AsyncIterator[Office]:
-    """A Postroom with an inbox and a relay that is not there."""
+) -> AsyncIterator[WebInstallation]:
+    """A Postroom with an inbox and an unreachable relay."""
     given = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), **settings}
     async with open_app(read_settings(given).settings) as opened:
         app = replace(opened, services=replace(opened.services, clock=clock))
@@ -149,7 +149,7 @@ async def office(
         mounts = {"/mcp": mcp, **oauth_mounts(app), **web_mounts(app, access, tool_text)}
         asgi = build(app, mounts=mounts, lifespans=[mcp.lifespan])
         async with serving(asgi, app.begin_shutdown) as port:
-            yield Office(app, f"http://127.0.0.1:{port}")
+            yield WebInstallation(app, f"http://127.0.0.1:{port}")
 
 
 @pytest.fixture
@@ -158,19 +158,19 @@ def settings() -> dict[str, str]:
 
 
 @pytest.fixture
-async def visitor(office: Office) -> AsyncIterator[Person]:
-    async with office.visitor() as person:
+async def anonymous(installation: WebInstallation) -> AsyncIterator[WebUser]:
+    async with installation.new_user() as person:
         yield person
 
 
 @pytest.fixture
-async def owner(office: Office) -> AsyncIterator[Person]:
+async def owner(installation: WebInstallation) -> AsyncIterator[WebUser]:
     """The owner, signed in by a link from the terminal."""
-    async with office.visitor() as person:
-        await person.sign_in(link=await office.link())
+    async with installation.new_user() as person:
+        await person.sign_in(link=await installation.link())
         yield person
 
 
 def words(html: str) -> str:
-    """What a page says, without its marks."""
+    """The text of a page."""
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())

@@ -1,14 +1,14 @@
-"""The form of an editor as a browser without JavaScript sends it."""
+"""The form of the editor as sent by a browser without JavaScript."""
 
 from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from tests.surfaces.web.conftest import Person, words
+from tests.surfaces.web.conftest import WebUser, words
 
 
 class Editor(HTMLParser):
-    """Reads the action and the fields of the form of the editor."""
+    """Parses the action and the fields of the editor's form."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -46,14 +46,14 @@ class Editor(HTMLParser):
 
 
 async def write(
-    person: Person,
+    person: WebUser,
     path: str = "/compose",
     *,
     files: tuple[tuple[str, bytes], ...] = (),
     status: int = 303,
     **typed: str,
 ) -> str:
-    """Open an editor, type, and press a button; return where it leads, or the page."""
+    """Open an editor, fill it in, and press a button; returns the redirect, or the page."""
     editor = Editor(await person.read(path))
     parts = [("files", (name, content, "text/plain")) for name, content in files]
     response = await person.http.post(

@@ -1,4 +1,4 @@
-"""Whether a browser shows a text: rendered twice with other letters, the pixels differ or not."""
+"""Whether a browser shows a text: rendered twice with different letters, the pixels differ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from playwright.async_api import Browser, Page
 
 WIDTH, HEIGHT = 800, 120
 PER_PAGE = 80
-# Letters that no eye would notice differ by this little, in a channel or in all.
+# Invisible letters differ by at most this much, in one channel or in all.
 FAINT, FEW_PIXELS = 30, 450
 _FRAME = '<iframe sandbox="allow-same-origin"></iframe>'
 _PAGE = f"""<!doctype html>
@@ -18,8 +18,8 @@ _PAGE = f"""<!doctype html>
   iframe {{ display: block; width: {WIDTH}px; height: {HEIGHT}px }}
 </style>
 {_FRAME * PER_PAGE}"""
-# Written into frames that are there already: a navigation of each, as with `srcdoc`, takes twice
-# the time. A document in `srcdoc` is never in quirks mode, nor is one with this doctype.
+# Written into existing frames: a navigation of each, as with `srcdoc`, takes twice the time. A
+# document in `srcdoc` is never in quirks mode, nor is one with this doctype.
 _WRITE = """
 async (snippets) => {
   const written = [...document.querySelectorAll("iframe")].map((frame, number) => {
@@ -59,7 +59,7 @@ async ([one, other, height, count, faint]) => {
 async def shown_pixels(
     browser: Browser, snippets: Mapping[str, str], texts: tuple[str, str]
 ) -> dict[str, int]:
-    """How many pixels depend on the text that each snippet has in place of `{}`."""
+    """The number of pixels that depend on the text in place of `{}`, for each snippet."""
     context = await browser.new_context(viewport={"width": WIDTH, "height": HEIGHT * PER_PAGE})
     page = await context.new_page()
     await page.set_content(_PAGE)

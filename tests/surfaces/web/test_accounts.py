@@ -1,4 +1,4 @@
-"""Accounts on the pages: adding them at a real IMAP server and with OAuth; errors; walls."""
+"""Accounts on the pages: added at a real IMAP server and with OAuth, errors, isolation."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from postroom.pipeline.sync import sync_once
 from tests.pipeline.clock import Clock
 from tests.servers.dovecot import PASSWORD, Dovecot
 from tests.servers.graph import TOKEN, Graph
-from tests.servers.oauth import Login
-from tests.surfaces.web.conftest import Office, Person, words
+from tests.servers.oauth import AuthorizationServer
+from tests.surfaces.web.conftest import WebInstallation, WebUser, words
 
-OUTLOOK = {"provider": "outlook", "account_id": "office", "address": "alice@example.com"}
+OUTLOOK = {"provider": "outlook", "account_id": "installation", "address": "alice@example.com"}
 GMAIL = {"provider": "gmail", "account_id": "home", "address": "alice@example.com"}
 _SIGN_IN = re.compile(r'name="sign_in" value="([\w-]+)"')
 
 
 @pytest.fixture(scope="module")
-def login() -> Iterator[Login]:
-    with Login(TOKEN) as server:
+def login() -> Iterator[AuthorizationServer]:
+    with AuthorizationServer(TOKEN) as server:
         yield server
 
 
@@ -46,7 +46,7 @@ def dovecot() -> Iterator[Dovecot]:
 
 
 @pytest.fixture
-def settings(login: Login, graph: Graph) -> dict[str, str]:
+def settings(login: AuthorizationServer, graph: Graph) -> dict[str, str]:
     login.pending, login.refusal = 1, ""
     return {
         "POSTROOM_SECRETS": "file",
@@ -61,7 +61,7 @@ def settings(login: Login, graph: Graph) -> dict[str, str]:
 
 
 def imap(dovecot: Dovecot, **more: str) -> dict[str, str]:
-    """What a person types for an account at Dovecot."""
+    """The input of a user for an account at Dovecot."""
     return {
         "provider": "imap",
         "account_id": "work",
@@ -75,16 +75,16 @@ def imap(dovecot: Dovecot, **more: str) -> dict[str, str]:
     }
 
 
-async def account_of(office: Office, account_id: str) -> Account:
-    return await call(office.owner, get_account, {"account_id": account_id})
+async def account_of(installation: WebInstallation, account_id: str) -> Account:
+    return await call(installation.owner, get_account, {"account_id": account_id})
 
 
 async def test_an_imap_account_is_added_synced_checked_and_removed(
-    office: Office, owner: Person, dovecot: Dovecot
+    installation: WebInstallation, owner: WebUser, dovecot: Dovecot
 ) -> None:
     added = await owner.post("/accounts/new", **imap(dovecot))
     waiting = await owner.read("/accounts")
-    assert await sync_once(office.app.services, await account_of(office, "work"))
+    assert await sync_once(installation.app.services, await account_of(installation, "work"))
     synced = await owner.read("/accounts/work")
     checked = await owner.post("/accounts/work/check")
     again = await owner.post("/accounts/work/login", password=PASSWORD)
@@ -102,7 +102,7 @@ async def test_an_imap_account_is_added_synced_checked_and_removed(
     assert "app password" in words(wrong.text)
     assert "Nothing changes at IMAP" in leaving
     with pytest.raises(NotFound):
-        await account_of(office, "work")
+        await account_of(installation, "work")
     pages = [waiting, synced, checked.text, wrong.text]
     assert not [page for page in pages if PASSWORD in page or "canary" in page]
 
@@ -121,9 +121,9 @@ async def test_an_imap_account_is_added_synced_checked_and_removed(
         ({"scopes": "all"}, 422, "scopes"),
     ],
 )
-async def test_what_is_wrong_with_an_account_is_said_and_nothing_is_kept(
-    office: Office,
-    owner: Person,
+async def test_a_problem_with_an_account_is_explained_and_nothing_is_stored(
+    installation: WebInstallation,
+    owner: WebUser,
     dovecot: Dovecot,
     form: dict[str, str],
     status: int,
@@ -137,20 +137,20 @@ async def test_what_is_wrong_with_an_account_is_said_and_nothing_is_kept(
     assert "canary" not in answer.text
     assert form.get("provider") == "pigeon" or "Typed Name" in answer.text
     with pytest.raises(NotFound):
-        await account_of(office, "work")
+        await account_of(installation, "work")
 
 
-async def test_a_login_that_no_longer_works_is_explained_with_its_fix(
-    office: Office, owner: Person, dovecot: Dovecot
+async def test_an_expired_login_is_explained_with_a_remedy(
+    installation: WebInstallation, owner: WebUser, dovecot: Dovecot
 ) -> None:
     await owner.post("/accounts/new", **imap(dovecot))
-    await office.app.services.store.set_account_state(
+    await installation.app.services.store.set_account_state(
         "work", "needs_reauth", "work: the server refused it; run: postroom account login work"
     )
 
     page = await owner.read("/accounts")
-    async with office.visitor() as reader:
-        await reader.sign_in(key=await office.key("read"))
+    async with installation.new_user() as reader:
+        await reader.sign_in(key=await installation.key("read"))
         theirs = await reader.read("/accounts/work")
 
     assert "The provider refused the sign-in: work: the server refused it." in words(page)
@@ -161,15 +161,17 @@ async def test_a_login_that_no_longer_works_is_explained_with_its_fix(
     assert "127.0.0.1" not in theirs.partition("<main")[2]
 
 
-async def started(person: Person, form: dict[str, str]) -> httpx2.Response:
+async def started(person: WebUser, form: dict[str, str]) -> httpx2.Response:
     return await person.post("/accounts/new", **form)
 
 
-async def go_on(person: Person, page: httpx2.Response, **form: str) -> httpx2.Response:
+async def go_on(person: WebUser, page: httpx2.Response, **form: str) -> httpx2.Response:
     return await person.post("/accounts/sign-in", sign_in=_SIGN_IN.findall(page.text)[0], **form)
 
 
-async def test_outlook_is_added_with_a_code(office: Office, owner: Person, graph: Graph) -> None:
+async def test_outlook_is_added_with_a_code(
+    installation: WebInstallation, owner: WebUser, graph: Graph
+) -> None:
     first = await started(owner, OUTLOOK)
     waiting = await go_on(owner, first)
     done = await go_on(owner, waiting)
@@ -179,7 +181,7 @@ async def test_outlook_is_added_with_a_code(office: Office, owner: Person, graph
     assert 'hx-trigger="submit, every 1s"' in first.text
     assert "ABCD" in words(waiting.text)
     assert "/accounts/office?notice=account+added" == done.headers["location"]
-    account = await account_of(office, "office")
+    account = await account_of(installation, "installation")
     assert ("outlook", graph.owner) == (account.provider, account.options["owner"])
     assert TOKEN not in first.text + waiting.text
     assert "ABCD" in words(again.text)
@@ -194,7 +196,11 @@ async def test_outlook_is_added_with_a_code(office: Office, owner: Person, graph
     ],
 )
 async def test_a_refused_code_is_explained(
-    office: Office, owner: Person, login: Login, refusal: str, reason: str
+    installation: WebInstallation,
+    owner: WebUser,
+    login: AuthorizationServer,
+    refusal: str,
+    reason: str,
 ) -> None:
     page = await started(owner, OUTLOOK)
     login.refusal = refusal
@@ -205,11 +211,11 @@ async def test_a_refused_code_is_explained(
     assert reason in words(answer.text)
     assert "<b>odd" not in answer.text
     with pytest.raises(NotFound):
-        await account_of(office, "office")
+        await account_of(installation, "installation")
 
 
-async def test_a_sign_in_that_is_told_to_slow_down_asks_less_often(
-    owner: Person, login: Login
+async def test_a_sign_in_polls_less_often_after_slow_down(
+    owner: WebUser, login: AuthorizationServer
 ) -> None:
     page = await started(owner, OUTLOOK)
     login.refusal = "slow_down"
@@ -219,15 +225,17 @@ async def test_a_sign_in_that_is_told_to_slow_down_asks_less_often(
     assert 'hx-trigger="submit, every 11s"' in slower.text
 
 
-async def test_a_sign_in_belongs_to_who_started_it_and_ends(
-    office: Office, owner: Person, clock: Clock
+async def test_a_sign_in_belongs_to_its_user_and_expires(
+    installation: WebInstallation, owner: WebUser, clock: Clock
 ) -> None:
     page = await started(owner, OUTLOOK)
-    async with office.visitor() as other:
-        await other.sign_in(key=await office.key("read", "admin"))
+    async with installation.new_user() as other:
+        await other.sign_in(key=await installation.key("read", "admin"))
         stolen = await go_on(other, page)
-        limited = await office.key("read", "admin", inboxes=[await office.new_inbox("shop")])
-    async with office.visitor() as somebody:
+        limited = await installation.key(
+            "read", "admin", inboxes=[await installation.new_inbox("shop")]
+        )
+    async with installation.new_user() as somebody:
         await somebody.sign_in(key=limited)
         refused = await started(somebody, OUTLOOK)
     forged = await owner.post("/accounts/sign-in", sign_in="A" * 120)
@@ -239,13 +247,15 @@ async def test_a_sign_in_belongs_to_who_started_it_and_ends(
     assert 403 == refused.status_code
 
 
-async def test_a_browser_comes_back_from_google_and_is_asked_to_go_on(
-    office: Office, owner: Person, login: Login
+async def test_a_browser_returns_from_google_and_must_continue(
+    installation: WebInstallation, owner: WebUser, login: AuthorizationServer
 ) -> None:
     page = await started(owner, GMAIL)
     url = unescape(re.findall(r'href="(http://127[^"]+/o/oauth2[^"]+)"', page.text)[0])
     back = login.sign_in(url)
-    async with office.visitor() as stranger:  # the browser, which sends no cookie from elsewhere
+    async with (
+        installation.new_user() as stranger
+    ):  # the browser, which sends no cookie on a request from another site
         arrived = await stranger.get(back)
         onward = unescape(re.findall(r"url=([^\"]+)\"", arrived.text)[0])
         lost = await stranger.get(onward)
@@ -255,16 +265,18 @@ async def test_a_browser_comes_back_from_google_and_is_asked_to_go_on(
         "/accounts/sign-in", sign_in=_SIGN_IN.findall(asked)[0], answer=answer
     )
 
-    assert back.startswith(f"{office.url}/accounts/back?")
+    assert back.startswith(f"{installation.url}/accounts/back?")
     assert onward.startswith("/accounts/back?")
     assert "You are not signed in to Postroom" in words(lost.text)
-    # The emulated Google has no mailbox, so the account is not added, but the code was taken.
-    assert login.web.asked[-1].path == "/token"
+    # The emulated Google has no mailbox, so the account is not added, but the code was accepted.
+    assert login.web.requests[-1].path == "/token"
     assert 502 == finished.status_code
     assert TOKEN not in finished.text
 
 
-async def test_an_address_of_another_sign_in_is_refused(owner: Person, login: Login) -> None:
+async def test_the_url_of_another_sign_in_is_refused(
+    owner: WebUser, login: AuthorizationServer
+) -> None:
     first, second = await started(owner, GMAIL), await started(owner, GMAIL)
     url = unescape(re.findall(r'href="(http://127[^"]+/o/oauth2[^"]+)"', first.text)[0])
 
@@ -276,14 +288,14 @@ async def test_an_address_of_another_sign_in_is_refused(owner: Person, login: Lo
 
 
 async def test_a_session_sees_only_its_accounts_and_changes_none(
-    office: Office, owner: Person, dovecot: Dovecot
+    installation: WebInstallation, owner: WebUser, dovecot: Dovecot
 ) -> None:
     await owner.post("/accounts/new", **imap(dovecot))
-    shop = await office.new_inbox("shop")
+    shop = await installation.new_inbox("shop")
 
     async def key_of(*scopes: str, **more: Any) -> list[int]:
-        async with office.visitor() as person:
-            await person.sign_in(key=await office.key(*scopes, **more))
+        async with installation.new_user() as person:
+            await person.sign_in(key=await installation.key(*scopes, **more))
             answers = [
                 await person.get("/accounts/work"),
                 await person.post("/accounts/work/sync"),
@@ -294,4 +306,4 @@ async def test_a_session_sees_only_its_accounts_and_changes_none(
 
     assert [200, 403, 403, 403] == await key_of("read")
     assert [404, 404, 404, 403] == await key_of("read", "write", "admin", inboxes=[shop])
-    assert "work" == (await account_of(office, "work")).id
+    assert "work" == (await account_of(installation, "work")).id

@@ -14,10 +14,10 @@ from postroom.operations.memories import memory_add, memory_update
 from postroom.operations.webhooks import create_webhook, list_webhooks
 from postroom.pipeline.sync import sync_once
 from tests.mails import deliver, mail, new_inbox
-from tests.pipeline.receiver import receiving, settled, telling
+from tests.pipeline.webhook_receiver import receiving, until_deliveries_are, webhook_worker
 from tests.servers.dovecot import PASSWORD, Dovecot
 from tests.servers.graph import Graph
-from tests.servers.oauth import Login
+from tests.servers.oauth import AuthorizationServer
 from tests.surfaces.web.chromium import (
     DESKTOP,
     NARROW,
@@ -26,7 +26,7 @@ from tests.surfaces.web.chromium import (
     signed_in,
     violations,
 )
-from tests.surfaces.web.conftest import Office
+from tests.surfaces.web.conftest import WebInstallation
 from tests.surfaces.web.test_accounts import dovecot, graph, login
 from tests.surfaces.web.test_accounts import settings as account_settings
 
@@ -67,8 +67,10 @@ async def revoke_key(page: Page, name: str) -> None:
     await page.wait_for_url("**/keys?notice=key+revoked")
 
 
-async def test_a_key_is_copied_tried_and_revoked(browser: Browser, office: Office) -> None:
-    page = await signed_in(browser, office, viewport=DESKTOP, permissions=CLIPBOARD)
+async def test_a_key_is_copied_tried_and_revoked(
+    browser: Browser, installation: WebInstallation
+) -> None:
+    page = await signed_in(browser, installation, viewport=DESKTOP, permissions=CLIPBOARD)
 
     key = await make_key(page, "Helper")
     await press(page, "Copy")
@@ -91,15 +93,15 @@ async def test_a_key_is_copied_tried_and_revoked(browser: Browser, office: Offic
 
 
 async def test_memories_are_searched_as_one_types_and_a_conflict_is_shown(
-    browser: Browser, office: Office
+    browser: Browser, installation: WebInstallation
 ) -> None:
-    page = await signed_in(browser, office, viewport=DESKTOP)
+    page = await signed_in(browser, installation, viewport=DESKTOP)
     await page.goto("/memories")
     await follow(page, "New memory")
     await page.get_by_role("textbox", name=KEY).fill("ana/invoices")
     await page.get_by_label("Text", exact=True).fill("Ana wants invoices as PDF.")
     await press(page, "Save")
-    await call(office.owner, memory_add, {"key": "bo", "text": "Bo is on holiday in July."})
+    await call(installation.owner, memory_add, {"key": "bo", "text": "Bo is on holiday in July."})
 
     await page.goto("/memories")
     await page.get_by_role("radio", name="containing all words").check()
@@ -108,7 +110,9 @@ async def test_memories_are_searched_as_one_types_and_a_conflict_is_shown(
     found = await page.locator(".memory-row .who").inner_text()
     await expect(page).to_have_url(re.compile("q=holiday"))
     await page.goto("/memories/edit?namespace=default&key=ana%2Finvoices")
-    await call(office.owner, memory_update, {"key": "ana/invoices", "text": "Ana wants paper."})
+    await call(
+        installation.owner, memory_update, {"key": "ana/invoices", "text": "Ana wants paper."}
+    )
     await page.get_by_label("Text", exact=True).fill("Ana wants XML.")
     await press(page, "Save")
     theirs = await page.locator(".theirs pre").inner_text()
@@ -120,11 +124,11 @@ async def test_memories_are_searched_as_one_types_and_a_conflict_is_shown(
 
 
 async def test_a_webhook_is_pinged_and_a_delivery_made_again(
-    browser: Browser, office: Office
+    browser: Browser, installation: WebInstallation
 ) -> None:
-    page = await signed_in(browser, office, viewport=DESKTOP)
-    inbox = await new_inbox(office.app.services, "shop")
-    async with receiving() as receiver, telling(office.owner):
+    page = await signed_in(browser, installation, viewport=DESKTOP)
+    inbox = await new_inbox(installation.app.services, "shop")
+    async with receiving() as receiver, webhook_worker(installation.owner):
         await page.goto("/webhooks")
         await follow(page, "New webhook")
         await page.get_by_label("URL").fill(receiver.url)
@@ -134,9 +138,9 @@ async def test_a_webhook_is_pinged_and_a_delivery_made_again(
         await follow(page, "Continue to the webhook")
         await press(page, "Send ping")
         await expect(page.get_by_text("Ping succeeded: 204.")).to_be_visible()
-        await deliver(office.app.services, inbox, mail("An order"))
-        (webhook,) = (await call(office.owner, list_webhooks, {})).results
-        await settled(office.owner, webhook, "delivered")
+        await deliver(installation.app.services, inbox, mail("An order"))
+        (webhook,) = (await call(installation.owner, list_webhooks, {})).results
+        await until_deliveries_are(installation.owner, webhook, "delivered")
         await page.goto(f"/webhooks/{webhook.id}")
         await page.locator("#deliveries a.row").click()
         body = await page.locator("#body").inner_text()
@@ -150,13 +154,13 @@ async def test_a_webhook_is_pinged_and_a_delivery_made_again(
 
 async def test_accounts_are_added_with_a_password_and_with_a_code(
     browser: Browser,
-    office: Office,
+    installation: WebInstallation,
     dovecot: Dovecot,
-    login: Login,
+    login: AuthorizationServer,
     graph: Graph,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    page = await signed_in(browser, office, viewport=DESKTOP)
+    page = await signed_in(browser, installation, viewport=DESKTOP)
     await page.goto("/accounts")
     await follow(page, "Add an account")
     await follow(page, "IMAP")
@@ -174,8 +178,8 @@ async def test_accounts_are_added_with_a_password_and_with_a_code(
     await page.get_by_label("Password").fill(PASSWORD)
     await press(page, "Test and add")
     await page.wait_for_url("**/accounts/work?notice=account+added")
-    account = await call(office.owner, get_account, {"account_id": "work"})
-    assert await sync_once(office.app.services, account)
+    account = await call(installation.owner, get_account, {"account_id": "work"})
+    assert await sync_once(installation.app.services, account)
     await expect(page.locator("#progress-work progress, #progress-work[hx-trigger]")).to_have_count(
         0, timeout=10_000
     )
@@ -184,7 +188,7 @@ async def test_accounts_are_added_with_a_password_and_with_a_code(
     login.pending = 2
     await page.goto("/accounts/new?provider=outlook")
     await page.get_by_label("E-mail address").fill("bob@example.com")
-    await page.get_by_label("Short name").fill("office")
+    await page.get_by_label("Short name").fill("installation")
     await press(page, "Continue to sign-in")
     code = await page.locator("#code").inner_text()
     await page.wait_for_url("**/accounts/office?notice=account+added", timeout=15_000)
@@ -196,9 +200,12 @@ async def test_accounts_are_added_with_a_password_and_with_a_code(
 
 @pytest.mark.parametrize("size", [PHONE], ids=["phone"])
 async def test_everything_works_without_javascript(
-    browser: Browser, office: Office, login: Login, size: dict[str, int]
+    browser: Browser,
+    installation: WebInstallation,
+    login: AuthorizationServer,
+    size: dict[str, int],
 ) -> None:
-    page = await signed_in(browser, office, viewport=size, java_script_enabled=False)
+    page = await signed_in(browser, installation, viewport=size, java_script_enabled=False)
 
     key = await make_key(page, "Phone")
     await page.goto("/connect?client=curl")
@@ -219,7 +226,7 @@ async def test_everything_works_without_javascript(
     login.pending = 1
     await page.goto("/accounts/new?provider=outlook")
     await page.get_by_label("E-mail address").fill("alice@example.com")
-    await page.get_by_label("Short name").fill("office")
+    await page.get_by_label("Short name").fill("installation")
     await press(page, "Continue to sign-in")
     await press(page, "Check now")
     await press(page, "Check now")
@@ -233,23 +240,23 @@ async def test_everything_works_without_javascript(
     assert re.search(r"Bearer pk_[\w-]+", line)
 
 
-async def populated(office: Office, dovecot: Dovecot, page: Page) -> list[str]:
+async def populated(installation: WebInstallation, dovecot: Dovecot, page: Page) -> list[str]:
     """An installation with long names everywhere, and its pages."""
-    key = await office.key(
+    key = await installation.key(
         "read", "write", "send", approval="always", expires_at="30d",
         recipients={"allow": [f"{LONG[:60]}@example.com"], "deny": ["@evil.example"]},
     )  # fmt: skip
-    made = (await authenticate(office.app.services, key)).key_id
+    made = (await authenticate(installation.app.services, key)).key_id
     memory = {"key": f"ana/{LONG}", "text": f"Ana wants PDF. {LONG}\n" * 5, "tags": ["billing"]}
     links = [{"type": "about", "to": f"{LONG[:60]}@example.com"}]
-    await call(office.owner, memory_add, {**memory, "links": links})
-    await call(office.owner, memory_add, {"key": "bo", "text": "x", "namespace": "shop"})
-    inbox = await new_inbox(office.app.services, "shop")
-    async with receiving() as receiver, telling(office.owner):
+    await call(installation.owner, memory_add, {**memory, "links": links})
+    await call(installation.owner, memory_add, {"key": "bo", "text": "x", "namespace": "shop"})
+    inbox = await new_inbox(installation.app.services, "shop")
+    async with receiving() as receiver, webhook_worker(installation.owner):
         given = {"url": f"{receiver.url}&{LONG}"}
-        webhook = await call(office.owner, create_webhook, given)
-        await deliver(office.app.services, inbox, mail(f"Order {LONG}"))
-        await settled(office.owner, webhook, "delivered")
+        webhook = await call(installation.owner, create_webhook, given)
+        await deliver(installation.app.services, inbox, mail(f"Order {LONG}"))
+        await until_deliveries_are(installation.owner, webhook, "delivered")
     await page.goto("/accounts/new?provider=imap")
     form = {"address": "alice@example.com", "account_id": "work", "user": "alice",
             "password": PASSWORD, "host": "127.0.0.1", "port": str(dovecot.imaps)}  # fmt: skip
@@ -259,7 +266,7 @@ async def populated(office: Office, dovecot: Dovecot, page: Page) -> list[str]:
     await page.locator("#ca_file").fill(str(dovecot.certificate))
     await press(page, "Test and add")
     await page.wait_for_url("**/accounts/work?*")
-    store = office.app.services.store
+    store = installation.app.services.store
     await store.set_account_state("work", "needs_reauth", f"work: refused {LONG}; run: x")
     await page.goto(f"/webhooks/{webhook.id}")
     delivery = await page.locator("#deliveries a.row").get_attribute("href") or ""
@@ -275,11 +282,11 @@ async def populated(office: Office, dovecot: Dovecot, page: Page) -> list[str]:
 
 
 async def test_no_page_is_wider_than_the_screen_and_all_can_be_used(
-    browser: Browser, office: Office, dovecot: Dovecot
+    browser: Browser, installation: WebInstallation, dovecot: Dovecot
 ) -> None:
-    # Colours must not be on their way from one scheme to the other when they are measured.
-    page = await signed_in(browser, office, viewport=DESKTOP, reduced_motion="reduce")
-    for path in await populated(office, dovecot, page):
+    # No colour may be in transition when it is measured.
+    page = await signed_in(browser, installation, viewport=DESKTOP, reduced_motion="reduce")
+    for path in await populated(installation, dovecot, page):
         await page.goto(path)
         for size in (NARROW, PHONE, DESKTOP):
             await page.set_viewport_size(size)

@@ -1,4 +1,4 @@
-"""How pages reach the browser: compressed, with tokens that tell nothing, or led to the sign-in."""
+"""Delivery of pages: compression, CSRF tokens, and redirects to the sign-in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from postroom.surfaces.web.rendering import ASSETS, accepts_gzip, asset, asset_url, compressed_asset
 from postroom.surfaces.web.signing_in import form_token, is_form_token
-from tests.surfaces.web.conftest import Office, Person, words
+from tests.surfaces.web.conftest import WebInstallation, WebUser, words
 
 MOST_BYTES = 60 * 1024
 
@@ -16,9 +16,9 @@ def test_scripts_and_styles_are_small() -> None:
 
 
 @pytest.mark.parametrize("name", ASSETS)
-async def test_an_asset_is_compressed_and_kept_by_the_browser(visitor: Person, name: str) -> None:
-    plain = await visitor.get(asset_url(name), headers={"Accept-Encoding": "identity"})
-    small = await visitor.get(asset_url(name), headers={"Accept-Encoding": "br, gzip"})
+async def test_an_asset_is_compressed_and_cacheable(anonymous: WebUser, name: str) -> None:
+    plain = await anonymous.get(asset_url(name), headers={"Accept-Encoding": "identity"})
+    small = await anonymous.get(asset_url(name), headers={"Accept-Encoding": "br, gzip"})
 
     assert asset(name) == plain.content == small.content
     assert "content-encoding" not in plain.headers
@@ -40,14 +40,16 @@ async def test_an_asset_is_compressed_and_kept_by_the_browser(visitor: Person, n
         ("/mail?inbox=inb_none", "no inbox inb_none"),
     ],
 )
-async def test_an_error_on_a_page_names_no_operation(owner: Person, path: str, reason: str) -> None:
+async def test_an_error_on_a_page_names_no_operation(
+    owner: WebUser, path: str, reason: str
+) -> None:
     said = words((await owner.get(path)).text)
 
     assert reason in said
     assert f"{reason};" not in said
 
 
-async def test_a_page_is_compressed_if_the_browser_accepts_it(owner: Person) -> None:
+async def test_a_page_is_compressed_if_the_browser_accepts_it(owner: WebUser) -> None:
     plain = await owner.get("/sessions", headers={"Accept-Encoding": "gzip;q=0"})
     small = await owner.get("/sessions", headers={"Accept-Encoding": "gzip"})
 
@@ -65,11 +67,11 @@ async def test_a_page_is_compressed_if_the_browser_accepts_it(owner: Person) -> 
         ("gzip;q=much", False), ("gzipped", False),
     ],
 )  # fmt: skip
-def test_what_a_browser_accepts_is_understood(header: str, *, is_accepted: bool) -> None:
+def test_accept_encoding_is_parsed(header: str, *, is_accepted: bool) -> None:
     assert is_accepted == accepts_gzip(header)
 
 
-def test_a_token_is_another_one_each_time_and_belongs_to_its_session() -> None:
+def test_csrf_tokens_differ_and_belong_to_a_session() -> None:
     first, second = form_token("secret"), form_token("secret")
 
     assert first != second
@@ -80,7 +82,7 @@ def test_a_token_is_another_one_each_time_and_belongs_to_its_session() -> None:
         assert not is_form_token(forged, "secret")
 
 
-async def test_a_token_of_an_earlier_page_is_accepted(owner: Person) -> None:
+async def test_a_token_of_an_earlier_page_is_accepted(owner: WebUser) -> None:
     token = await owner.token()
     assert token != await owner.token()
 
@@ -99,14 +101,17 @@ async def test_a_token_of_an_earlier_page_is_accepted(owner: Person) -> None:
         ("//evil.example/x", "/signin?next=/x"),
     ],
 )
-async def test_a_script_without_a_session_is_told_to_leave_for_the_sign_in(
-    visitor: Person, office: Office, here: str, to: str
+async def test_a_script_without_a_session_is_redirected_to_the_sign_in(
+    anonymous: WebUser, installation: WebInstallation, here: str, to: str
 ) -> None:
-    at = {"HX-Request": "true", "HX-Current-URL": office.url + here if here[:2] == "/m" else here}
+    at = {
+        "HX-Request": "true",
+        "HX-Current-URL": installation.url + here if here[:2] == "/m" else here,
+    }
 
     for response in (
-        await visitor.get("/mail", headers=at),
-        await visitor.http.post("/mail", data={"do": "read"}, headers=at),
+        await anonymous.get("/mail", headers=at),
+        await anonymous.http.post("/mail", data={"do": "read"}, headers=at),
     ):
         assert (401, to) == (response.status_code, response.headers["hx-redirect"])
         assert "" == response.text

@@ -1,4 +1,4 @@
-"""The stream of events for open pages: whose, what of it, and until when."""
+"""The event stream of open pages: its events, their visibility, and its end."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from postroom.calls import authentication
 from postroom.calls.operation import call
 from postroom.operations.keys import delete_key, list_keys
 from tests.pipeline.clock import Clock
-from tests.surfaces.web.conftest import Office, Person
-from tests.surfaces.web.mail.conftest import Letters, letters
+from tests.surfaces.web.conftest import WebInstallation, WebUser
+from tests.surfaces.web.mail.conftest import IncomingMail, incoming
 
-__all__ = ["letters"]
+__all__ = ["incoming"]
 
 IN_TIME_S = 10
 
 
 class Stream:
-    """What a page hears."""
+    """The event stream of a page."""
 
     def __init__(self, lines: AsyncIterator[str]) -> None:
         self._lines = lines
@@ -42,7 +42,7 @@ class Stream:
 
 
 @asynccontextmanager
-async def listening(person: Person, **headers: str) -> AsyncIterator[Stream]:
+async def listening(person: WebUser, **headers: str) -> AsyncIterator[Stream]:
     async with person.http.stream("GET", "/live", headers=headers) as response:
         assert 200 == response.status_code
         assert "text/event-stream" == response.headers["content-type"]
@@ -51,42 +51,44 @@ async def listening(person: Person, **headers: str) -> AsyncIterator[Stream]:
         yield Stream(lines)
 
 
-async def test_a_page_hears_of_mail_without_a_place_among_running_requests(
-    office: Office, owner: Person, letters: Letters
+async def test_an_event_stream_holds_no_slot_of_the_concurrency_limit(
+    installation: WebInstallation, owner: WebUser, incoming: IncomingMail
 ) -> None:
     async with listening(owner) as stream:
-        message_id = await letters.arrive("Soup")
+        message_id = await incoming.arrive("Soup")
 
         event = await stream.next()
 
         assert ("message.received", message_id) == (event["type"], event["message_id"])
-        assert 0 == office.app.concurrency_limit.running
+        assert 0 == installation.app.concurrency_limit.running
 
 
-async def test_a_page_that_connects_again_hears_what_it_missed(
-    owner: Person, letters: Letters
+async def test_a_page_that_reconnects_gets_the_missed_events(
+    owner: WebUser, incoming: IncomingMail
 ) -> None:
     async with listening(owner) as stream:
-        await letters.arrive("One")
+        await incoming.arrive("One")
         seen = (await stream.next())["id"]
-    missed = await letters.arrive("Two")
+    missed = await incoming.arrive("Two")
 
     async with listening(owner, **{"Last-Event-ID": seen}) as stream:
         assert missed == (await stream.next())["message_id"]
 
 
-async def test_a_page_hears_only_what_its_key_may_see(office: Office, letters: Letters) -> None:
-    other = await office.new_inbox("other")
-    async with office.visitor() as person:
-        await person.sign_in(key=await office.key("read", inboxes=[other]))
+async def test_a_page_gets_visible_events_only(
+    installation: WebInstallation, incoming: IncomingMail
+) -> None:
+    other = await installation.new_inbox("other")
+    async with installation.new_user() as person:
+        await person.sign_in(key=await installation.key("read", inboxes=[other]))
         async with listening(person) as stream:
-            await letters.arrive("Secret", username="me")
-            own = await letters.arrive("Own", username="other")
+            await incoming.arrive("Secret", username="me")
+            own = await incoming.arrive("Own", username="other")
 
             assert own == (await stream.next())["message_id"]
 
 
-async def test_the_stream_ends_with_the_session(owner: Person) -> None:
+async def test_the_stream_ends_with_the_session(owner: WebUser) -> None:
     async with listening(owner) as stream:
         await owner.post("/signout")
 
@@ -94,19 +96,19 @@ async def test_the_stream_ends_with_the_session(owner: Person) -> None:
     assert 401 == (await owner.get("/live")).status_code
 
 
-async def test_the_stream_ends_with_the_key(office: Office) -> None:
-    async with office.visitor() as person:
-        await person.sign_in(key=await office.key("read"))
-        [key] = [one for one in (await call(office.owner, list_keys, {})).results
+async def test_the_stream_ends_with_the_key(installation: WebInstallation) -> None:
+    async with installation.new_user() as person:
+        await person.sign_in(key=await installation.key("read"))
+        [key] = [one for one in (await call(installation.owner, list_keys, {})).results
                  if one.name == "k"]  # fmt: skip
         async with listening(person) as stream:
-            await call(office.owner, delete_key, {"key_id": key.id})
+            await call(installation.owner, delete_key, {"key_id": key.id})
 
             assert (await stream.next()).get("type") in (None, "end")
 
 
 async def test_the_stream_ends_when_the_session_expires(
-    owner: Person, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    owner: WebUser, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(authentication, "_SESSION_CHECK_S", 0.05)
     async with listening(owner) as stream:
@@ -115,17 +117,19 @@ async def test_the_stream_ends_when_the_session_expires(
         assert {"type": "end"} == await stream.next()
 
 
-async def test_who_may_not_read_gets_no_stream(office: Office, visitor: Person) -> None:
-    assert 401 == (await visitor.get("/live")).status_code
-    key = await office.key("approve")
-    bearer = {"Authorization": f"Bearer {await office.key('read')}"}
-    assert 401 == (await visitor.get("/live", headers=bearer)).status_code
-    await visitor.sign_in(key=key)
-    assert 403 == (await visitor.get("/live")).status_code
-    assert 'data-live="poll"' in await visitor.read("/")
+async def test_a_session_without_read_gets_no_stream(
+    installation: WebInstallation, anonymous: WebUser
+) -> None:
+    assert 401 == (await anonymous.get("/live")).status_code
+    key = await installation.key("approve")
+    context_of_key = {"Authorization": f"Bearer {await installation.key('read')}"}
+    assert 401 == (await anonymous.get("/live", headers=context_of_key)).status_code
+    await anonymous.sign_in(key=key)
+    assert 403 == (await anonymous.get("/live")).status_code
+    assert 'data-live="poll"' in await anonymous.read("/")
 
 
-async def test_a_stream_is_only_read(owner: Person) -> None:
+async def test_a_stream_supports_get_only(owner: WebUser) -> None:
     assert 404 == (await owner.post("/live")).status_code
     assert 200 == (await owner.http.head("/live")).status_code
     assert 404 == (await owner.get("/live/more")).status_code

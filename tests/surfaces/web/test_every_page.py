@@ -1,4 +1,4 @@
-"""Every page of the table, filled by the demo, on both databases and for everybody."""
+"""Every page, filled by the demo, on both databases and for every kind of user."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from postroom.surfaces.cli.commands.demo import seed_demo
 from postroom.surfaces.mcp.server import http_app, tool_text
 from postroom.surfaces.rest.server import AccessControl, build
 from postroom.surfaces.web.server import SECTIONS, web_mounts
+from tests.hostile_content import NO_ACCOUNT
 from tests.mails import mail
-from tests.strangers import NO_ACCOUNT
 from tests.surfaces.web.chromium import DESKTOP, PHONE, browser, signed_in, violations
-from tests.surfaces.web.conftest import Office
+from tests.surfaces.web.conftest import WebInstallation
 
 __all__ = ["browser"]
 
@@ -58,11 +58,11 @@ QUERIES = {
         }
     ),
 }
-"""What a path needs behind it; None if it is no page to look at, but the answer to a form."""
+"""The query of a path; None if it is not a page but the response to a form."""
 
 
 async def fill(app: App) -> dict[str, str]:
-    """Add what the demo does not have; returns a value for each parameter of a path."""
+    """Add objects that the demo lacks; returns a value for each path parameter."""
     ctx = app.context(OWNER)
     inbox = await seed_demo(app)
     hook = await call(ctx, create_webhook, {"url": "https://hooks.example/postroom"})
@@ -89,7 +89,7 @@ async def fill(app: App) -> dict[str, str]:
 
 
 def paths(values: dict[str, str]) -> list[str]:
-    """The paths of all pages. Raises KeyError for a parameter that is not known here."""
+    """The paths of all pages. Raises KeyError for an unknown parameter."""
     rows = [page.path for section in SECTIONS for page in section.pages]
     found = [(path, QUERIES.get(path, "")) for path in rows]
     return [_filled(path, values) + behind for path, behind in found if behind is not None]
@@ -105,7 +105,7 @@ async def demo(
     request: pytest.FixtureRequest,
     tmp_path: Path,
     serving: Callable[..., AbstractAsyncContextManager[int]],
-) -> AsyncIterator[Office]:
+) -> AsyncIterator[WebInstallation]:
     """A server with the demo, on a database."""
     given = {"POSTROOM_DATA_DIR": str(tmp_path / "data")}
     if request.param == "postgres":
@@ -116,11 +116,13 @@ async def demo(
         mounts = {"/mcp": mcp, **web_mounts(app, access, tool_text)}
         asgi = build(app, mounts=mounts, lifespans=[mcp.lifespan])
         async with serving(asgi, app.begin_shutdown) as port:
-            yield Office(app, f"http://127.0.0.1:{port}")
+            yield WebInstallation(app, f"http://127.0.0.1:{port}")
 
 
-async def test_every_page_answers_fits_and_is_accessible(browser: Browser, demo: Office) -> None:
-    """On a phone in the dark and on a desktop in the light."""
+async def test_every_page_fits_the_screen_and_is_accessible(
+    browser: Browser, demo: WebInstallation
+) -> None:
+    """On a dark phone and a light desktop."""
     values = await fill(demo.app)
     page = await signed_in(browser, demo, viewport=PHONE)
     is_looked_at = demo.app.settings.database_url is None  # the pages are the same on PostgreSQL
@@ -148,11 +150,11 @@ async def _check(page: Page, path: str, *, is_looked_at: bool) -> None:
         assert (path, "") == (path, await violations(page))
 
 
-async def test_every_link_of_a_page_leads_somewhere(demo: Office) -> None:
+async def test_every_link_of_a_page_works(demo: WebInstallation) -> None:
     """Follows the links of every page once, without a browser."""
     values = await fill(demo.app)
     seen: dict[str, str] = {}
-    async with demo.visitor() as person:
+    async with demo.new_user() as person:
         await person.sign_in(link=await demo.link())
         for path in paths(values):
             html = await person.read(path)
@@ -167,8 +169,8 @@ async def test_every_link_of_a_page_leads_somewhere(demo: Office) -> None:
     assert {} == dead
 
 
-async def test_the_tour_of_the_documentation_works(browser: Browser, demo: Office) -> None:
-    """As the guide tells it: find why a part was hidden, decide about replies, undo a rule."""
+async def test_the_tour_of_the_documentation_works(browser: Browser, demo: WebInstallation) -> None:
+    """As in the guide: find why a part was hidden, decide about replies, undo a rule."""
     await seed_demo(demo.app)
     page = await signed_in(browser, demo, viewport=DESKTOP)
 
@@ -194,7 +196,9 @@ async def test_the_tour_of_the_documentation_works(browser: Browser, demo: Offic
     await expect(page.locator("main")).to_contain_text("undone")
 
 
-async def test_the_menu_closes_by_key_and_returns_focus(browser: Browser, demo: Office) -> None:
+async def test_the_menu_closes_by_key_and_returns_focus(
+    browser: Browser, demo: WebInstallation
+) -> None:
     page = await signed_in(browser, demo, viewport=PHONE)
     button = page.locator("details.menu > summary")
 

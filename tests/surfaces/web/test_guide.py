@@ -1,4 +1,4 @@
-"""The documentation site: built from docs/, without dead links, served as it is at /guide."""
+"""The documentation site: built from docs/, without dead links, served at /guide."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from postroom.surfaces.http import KINDS
 from postroom.surfaces.mcp.tool import CODES
 from postroom.surfaces.web import guide
 from tests.surfaces.web.chromium import browser, obstacles, violations
-from tests.surfaces.web.conftest import Office, Person
+from tests.surfaces.web.conftest import WebInstallation, WebUser
 
 __all__ = ["browser"]
 
@@ -29,11 +29,11 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 SITE = ROOT / "src/postroom/surfaces/web/site"
 PAGES = ("index.html", "tutorials/quickstart.html", "how-to/web.html", "reference/api/rules.html")
-"""One of each kind, for what takes a browser."""
+"""One page of each kind, for tests in a browser."""
 
 
 class Links(HTMLParser):
-    """What a page links to and loads, and its anchors."""
+    """The links, assets and anchors of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def site(built_guide: Path) -> dict[str, Links]:
 
 
 def dead(site: dict[str, Links], name: str) -> Iterator[str]:
-    """The links of a page that lead nowhere."""
+    """The links of a page whose target does not exist."""
     page = site[name]
     for link in page.linked | page.loaded:
         target, anchor = urldefrag(link)
@@ -78,7 +78,7 @@ def test_no_link_and_no_anchor_is_dead(site):
     assert 40 < len(site)
 
 
-def test_a_dead_link_would_be_noticed(site, tmp_path):
+def test_a_dead_link_is_detected(site, tmp_path):
     page = SITE / "index.html"
     broken = Links(page)
     broken.linked = {"nowhere.html", "reference/rest.html#nothing", "https://example.com/"}
@@ -102,13 +102,13 @@ def test_the_pages_outside_the_site_have_no_dead_link():
     assert [] == missing
 
 
-def test_a_page_loads_nothing_from_elsewhere_and_has_no_inline_code(site):
+def test_a_page_loads_no_external_assets_and_has_no_inline_code(site):
     assert [] == [link for page in site.values() for link in page.loaded if "//" in link]
     assert [] == [code for page in site.values() for code in page.inline]
 
 
-def test_no_mark_of_markdown_is_left_in_a_page(site):
-    """What Python-Markdown does not understand stays as it is: a fence, a row, a link."""
+def test_no_markdown_syntax_is_left_in_a_page(site):
+    """Syntax that Python-Markdown does not support would stay as it is: a fence, a row, a link."""
     left = re.compile(r"```|\|---|\]\((?!\))[^)]*\.md")
     texts = {name: re.sub(r"<pre>.*?</pre>", "", page.path.read_text(), flags=re.DOTALL)
              for name, page in site.items()}  # fmt: skip
@@ -126,7 +126,7 @@ def test_each_page_is_there_as_markdown_and_listed(site):
     assert [] == re.findall(r"\):(?: *#.*)?$", index, re.MULTILINE)
 
 
-def test_the_index_of_the_search_leads_to_sections_that_exist(site):
+def test_the_search_index_links_to_existing_sections(site):
     entries = json.loads((SITE / "search.json").read_text())
     places = [entry["location"].partition("#") for entry in entries]
 
@@ -154,34 +154,34 @@ def test_every_event_and_every_error_is_listed():
     assert [(k, str(kind.status), CODES.get(k, "")) for k, kind in KINDS.items()] == errors
 
 
-async def test_the_files_are_served_as_they_are(site, visitor: Person):
-    page = await visitor.get("/guide/how-to/rules.html")
-    source = await visitor.get("/guide/how-to/rules.md")
-    again = await visitor.get("/guide/", headers={"If-None-Match": "x"})
-    same = await visitor.get("/guide/", headers={"If-None-Match": again.headers["etag"]})
+async def test_the_files_are_served_unchanged(site, anonymous: WebUser):
+    page = await anonymous.get("/guide/how-to/rules.html")
+    source = await anonymous.get("/guide/how-to/rules.md")
+    again = await anonymous.get("/guide/", headers={"If-None-Match": "x"})
+    same = await anonymous.get("/guide/", headers={"If-None-Match": again.headers["etag"]})
 
     assert (SITE / "how-to/rules.html").read_bytes() == page.content
     assert "text/markdown; charset=utf-8" == source.headers["content-type"]
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert (200, 304) == (again.status_code, same.status_code)
-    assert "/guide/" == (await visitor.get("/guide")).headers["location"]
-    assert "/guide/llms.txt" == (await visitor.get("/llms.txt")).headers["location"]
+    assert "/guide/" == (await anonymous.get("/guide")).headers["location"]
+    assert "/guide/llms.txt" == (await anonymous.get("/llms.txt")).headers["location"]
 
 
 @pytest.mark.parametrize(
     "path", ["/guide/nothing", "/guide/..%2fguide.py", "/guide/site/../guide.py", "/guide/%00",
              "/guide/assets", "/guide//etc/passwd", "/llms.txt/index.html"],
 )  # fmt: skip
-async def test_nothing_but_the_site_is_served(path, site, visitor: Person):
-    response = await visitor.get(path)
+async def test_nothing_but_the_site_is_served(path, site, anonymous: WebUser):
+    response = await anonymous.get(path)
 
     assert 404 == response.status_code
 
 
 async def test_a_browser_gets_a_page_with_links_for_a_wrong_address(
-    site, browser: Browser, office: Office
+    site, browser: Browser, installation: WebInstallation
 ):
-    page = await browser.new_page(base_url=office.url)
+    page = await browser.new_page(base_url=installation.url)
     answer = await page.goto("/guide/tutorial/quickstart<b>")
     links = [await one.get_attribute("href") for one in await page.locator("a").all()]
     found = [(await page.request.get(link)).status for link in links if link]
@@ -193,13 +193,13 @@ async def test_a_browser_gets_a_page_with_links_for_a_wrong_address(
     assert "" == await violations(page)
 
 
-async def test_only_reading_is_allowed(site, visitor: Person):
-    response = await visitor.http.post("/guide/", data={})
+async def test_only_get_is_allowed(site, anonymous: WebUser):
+    response = await anonymous.http.post("/guide/", data={})
 
     assert (405, "GET, HEAD") == (response.status_code, response.headers["allow"])
 
 
-def test_a_build_without_the_site_says_what_to_do(monkeypatch, tmp_path):
+def test_a_package_without_the_site_explains_how_to_build_it(monkeypatch, tmp_path):
     monkeypatch.setattr(guide, "_root", lambda: tmp_path)
     guide.file_names.cache_clear()
 
@@ -207,10 +207,10 @@ def test_a_build_without_the_site_says_what_to_do(monkeypatch, tmp_path):
         guide.file_names()
 
 
-async def test_everybody_can_read_it_and_nothing_else_is_asked(
-    site, browser: Browser, office: Office
+async def test_the_site_is_accessible_and_makes_no_external_request(
+    site, browser: Browser, installation: WebInstallation
 ):
-    page = await browser.new_page(base_url=office.url)
+    page = await browser.new_page(base_url=installation.url)
     asked, said = set[str](), list[str]()
     page.on("request", lambda request: asked.add(request.url))
     page.on("console", lambda message: said.append(message.text))
@@ -221,12 +221,14 @@ async def test_everybody_can_read_it_and_nothing_else_is_asked(
         found[path] = await obstacles(page)
 
     assert {path: {} for path in PAGES} == found
-    assert [] == [url for url in asked if not url.startswith(f"{office.url}/guide/")]
+    assert [] == [url for url in asked if not url.startswith(f"{installation.url}/guide/")]
     assert [] == said
 
 
-async def test_the_search_finds_a_section_with_the_keyboard(site, browser: Browser, office: Office):
-    page = await browser.new_page(base_url=office.url)
+async def test_the_search_finds_a_section_with_the_keyboard(
+    site, browser: Browser, installation: WebInstallation
+):
+    page = await browser.new_page(base_url=installation.url)
     await page.goto("/guide/how-to/rules.html")
 
     await page.keyboard.press("/")

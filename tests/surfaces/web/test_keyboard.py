@@ -1,4 +1,4 @@
-"""The keyboard shortcuts: one table for the help on the pages and for the documentation."""
+"""Keyboard shortcuts: one table for the help on the pages and the documentation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from postroom.surfaces.web.rendering import GO_TO, SHORTCUTS, SHOWN
 from postroom.surfaces.web.server import LINKS
-from tests.surfaces.web.conftest import Person, words
+from tests.surfaces.web.conftest import WebUser, words
 
 DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "web.md"
 SCRIPT = Path(__file__).parents[3] / "src/postroom/surfaces/web/assets/postroom.js"
@@ -39,13 +39,13 @@ def test_every_key_is_used_once_and_does_something() -> None:
     assert {link.path for link in LINKS} <= GO_TO.keys()
 
 
-async def test_the_help_lists_only_pages_that_one_may_open(owner: Person, visitor: Person) -> None:
+async def test_the_help_lists_only_permitted_pages(owner: WebUser, anonymous: WebUser) -> None:
     page = await owner.read("/sessions")
 
     dialog = page.partition('<dialog id="keyboard"')[2].partition("</dialog>")[0]
     assert "j or ↓ next message" in words(dialog)
     assert 'data-keys="g o" data-action="/outgoing"' in dialog
-    await visitor.sign_in(key=await owner.office.key("approve"))
-    page = await visitor.read("/sessions")
+    await anonymous.sign_in(key=await owner.installation.key("approve"))
+    page = await anonymous.read("/sessions")
     assert 'data-action="/outgoing"' in page
     assert 'data-action="/mail"' not in page

@@ -1,4 +1,4 @@
-"""Keys on the pages: made with a choice, shown once, changed and revoked; walls."""
+"""Keys on the pages: created, shown once, changed and revoked, with isolation."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import pytest
 from postroom.calls.authentication import authenticate
 from postroom.errors import Unauthenticated
 from postroom.model.key import Caller
-from tests.strangers import NO_ACCOUNT
-from tests.surfaces.web.conftest import Office, Person, words
+from tests.hostile_content import NO_ACCOUNT
+from tests.surfaces.web.conftest import WebInstallation, WebUser, words
 
 _KEY = re.compile(r"pk_[\w-]{20,}")
 
 
-async def make(person: Person, **form: Any) -> httpx2.Response:
+async def make(person: WebUser, **form: Any) -> httpx2.Response:
     return await person.post("/keys/new", **{"name": "agent", "kind": "read", **form})
 
 
-async def caller_of(office: Office, page: str) -> Caller:
-    return await authenticate(office.app.services, _KEY.findall(page)[0])
+async def caller_of(installation: WebInstallation, page: str) -> Caller:
+    return await authenticate(installation.app.services, _KEY.findall(page)[0])
 
 
 async def test_a_new_key_is_shown_once_and_can_do_what_was_chosen(
-    office: Office, owner: Person
+    installation: WebInstallation, owner: WebUser
 ) -> None:
     answer = await make(owner, name="<b>Helper</b>", kind="agent", approval="always",
                         allow="ana@example.com\n@example.org", deny="@evil.example",
@@ -35,7 +35,7 @@ async def test_a_new_key_is_shown_once_and_can_do_what_was_chosen(
 
     assert 200 == answer.status_code
     assert "no-store" == answer.headers["cache-control"]
-    made = await caller_of(office, answer.text)
+    made = await caller_of(installation, answer.text)
     assert {"read", "write", "send"} == set(made.scopes)
     assert "always" == made.policy.approval
     assert ("@evil.example",) == made.policy.recipients.deny
@@ -48,18 +48,20 @@ async def test_a_new_key_is_shown_once_and_can_do_what_was_chosen(
     assert "Blocked recipients: @evil.example" in said
 
 
-async def test_a_key_is_limited_to_what_is_ticked(office: Office, owner: Person) -> None:
-    inbox = await office.new_inbox("shop")
-    await office.new_inbox("private")
+async def test_a_key_is_limited_to_the_selected_objects(
+    installation: WebInstallation, owner: WebUser
+) -> None:
+    inbox = await installation.new_inbox("shop")
+    await installation.new_inbox("private")
 
     answer = await make(
         owner, kind="custom", scope=["read", "write"], limit_inboxes="some", inbox=[inbox],
         limit_namespaces="some", more_namespaces="shop\n",
     )  # fmt: skip
 
-    made = await caller_of(office, answer.text)
+    made = await caller_of(installation, answer.text)
     assert made.inboxes.sees(inbox)
-    assert not made.inboxes.sees(await office.new_inbox("other"))
+    assert not made.inboxes.sees(await installation.new_inbox("other"))
     assert (True, False) == (made.namespaces.sees("shop"), made.namespaces.sees("default"))
     assert "shop@postroom.localhost" in await owner.read("/keys")
 
@@ -78,23 +80,23 @@ async def test_a_key_is_limited_to_what_is_ticked(office: Office, owner: Person)
         ),
     ],
 )
-async def test_what_a_key_sees_is_named(
-    office: Office, owner: Person, limits: dict[str, Any], access: str
+async def test_the_access_of_a_key_is_shown(
+    installation: WebInstallation, owner: WebUser, limits: dict[str, Any], access: str
 ) -> None:
-    await office.new_inbox("shop")
+    await installation.new_inbox("shop")
     account = replace(NO_ACCOUNT, inbox_id="inb_work")
-    await office.app.services.store.add_account(account, "Work")
+    await installation.app.services.store.add_account(account, "Work")
 
-    key_id = (await caller_of(office, (await make(owner, **limits)).text)).key_id
+    key_id = (await caller_of(installation, (await make(owner, **limits)).text)).key_id
 
     assert access in words(await owner.read(f"/keys/{key_id}"))
 
 
-async def test_only_these_and_no_tick_means_none(office: Office, owner: Person) -> None:
+async def test_selecting_nothing_means_none(installation: WebInstallation, owner: WebUser) -> None:
     answer = await make(owner, limit_inboxes="some")
 
-    made = await caller_of(office, answer.text)
-    assert not made.inboxes.sees(await office.new_inbox("any"))
+    made = await caller_of(installation, answer.text)
+    assert not made.inboxes.sees(await installation.new_inbox("any"))
 
 
 @pytest.mark.parametrize(
@@ -111,8 +113,8 @@ async def test_only_these_and_no_tick_means_none(office: Office, owner: Person) 
         ({"kind": "agent", "deny": "not an address"}, "recipients"),
     ],
 )
-async def test_what_is_wrong_with_a_key_is_said_and_what_was_typed_stays(
-    owner: Person, form: dict[str, Any], reason: str
+async def test_a_problem_with_a_key_is_explained_and_the_input_kept(
+    owner: WebUser, form: dict[str, Any], reason: str
 ) -> None:
     answer = await make(owner, **{"allow": "ana@example.com", "name": "typed", **form})
 
@@ -122,9 +124,9 @@ async def test_what_is_wrong_with_a_key_is_said_and_what_was_typed_stays(
     assert "ana@example.com" in answer.text
 
 
-async def test_a_key_is_changed_and_revoked(office: Office, owner: Person) -> None:
-    secret = await office.key("read", "send")
-    caller = await authenticate(office.app.services, secret)
+async def test_a_key_is_changed_and_revoked(installation: WebInstallation, owner: WebUser) -> None:
+    secret = await installation.key("read", "send")
+    caller = await authenticate(installation.app.services, secret)
     path = f"/keys/{caller.key_id}"
     await owner.post(path, name="renamed", approval="always", allow="", deny="x@y.example")
     changed = words(await owner.read(path))
@@ -136,12 +138,14 @@ async def test_a_key_is_changed_and_revoked(office: Office, owner: Person) -> No
     assert "Revoke renamed?" in asked
     assert "/keys?notice=key+revoked" == done.headers["location"]
     with pytest.raises(Unauthenticated):
-        await authenticate(office.app.services, secret)
+        await authenticate(installation.app.services, secret)
     assert 404 == (await owner.get(path)).status_code
 
 
-async def test_the_owners_key_cannot_be_revoked(owner: Person, office: Office) -> None:
-    await office.app.owner_key()
+async def test_the_owners_key_cannot_be_revoked(
+    owner: WebUser, installation: WebInstallation
+) -> None:
+    await installation.app.owner_key()
 
     answer = await owner.post("/keys/owner/revoke")
 
@@ -149,10 +153,12 @@ async def test_the_owners_key_cannot_be_revoked(owner: Person, office: Office) -
     assert "postroom key reset" in words(answer.text)
 
 
-async def test_a_session_under_a_policy_cannot_free_itself(office: Office) -> None:
-    key = await office.key("read", "write", "send", "admin", approval="always",
+async def test_a_session_under_a_policy_cannot_remove_its_policy(
+    installation: WebInstallation,
+) -> None:
+    key = await installation.key("read", "write", "send", "admin", approval="always",
                            recipients={"deny": ["@rival.example"]})  # fmt: skip
-    async with office.visitor() as agent:
+    async with installation.new_user() as agent:
         await agent.sign_in(key=key)
         page = await agent.read("/keys/new")
         looser = await make(agent, kind="agent", approval="never")
@@ -162,18 +168,18 @@ async def test_a_session_under_a_policy_cannot_free_itself(office: Office) -> No
     assert 'value="never"' not in page
     assert "Approver" not in page
     assert (403, 403) == (looser.status_code, approver.status_code)
-    policy = (await caller_of(office, same.text)).policy
+    policy = (await caller_of(installation, same.text)).policy
     assert ("always", ("@rival.example",)) == (policy.approval, policy.recipients.deny)
 
 
-async def test_a_session_without_the_right_sees_no_key(office: Office) -> None:
-    inbox = await office.new_inbox("shop")
+async def test_a_session_without_the_right_sees_no_key(installation: WebInstallation) -> None:
+    inbox = await installation.new_inbox("shop")
     keys = {
-        "reader": await office.key("read", "write"),
-        "limited": await office.key("read", "admin", inboxes=[inbox]),
+        "reader": await installation.key("read", "write"),
+        "limited": await installation.key("read", "admin", inboxes=[inbox]),
     }
     for name, key in keys.items():
-        async with office.visitor() as person:
+        async with installation.new_user() as person:
             await person.sign_in(key=key)
             listed, made = await person.get("/keys"), await make(person)
             menu = await person.read("/sessions")
@@ -193,11 +199,11 @@ async def test_a_session_without_the_right_sees_no_key(office: Office) -> None:
     ],
 )
 async def test_a_form_that_a_session_may_not_send_is_not_shown(
-    office: Office, visitor: Person, path: str, scope: str
+    installation: WebInstallation, anonymous: WebUser, path: str, scope: str
 ) -> None:
-    await visitor.sign_in(key=await office.key("read"))
+    await anonymous.sign_in(key=await installation.key("read"))
 
-    response = await visitor.get(path)
+    response = await anonymous.get(path)
 
     assert 403 == response.status_code
     assert f"this page requires the scope {scope}" in words(response.text)

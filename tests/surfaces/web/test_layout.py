@@ -1,4 +1,4 @@
-"""Where things are on a page: what a person with a screen would call broken."""
+"""Layout defects: overflow, scrolling, sizes and shifts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroom.pipeline.ingest import Arrival, receive
 from postroom.surfaces.cli.commands.demo import seed_demo
 from tests.mails import mail
 from tests.surfaces.web.chromium import DESKTOP, PHONE, SIZES, browser, signed_in
-from tests.surfaces.web.conftest import Office
+from tests.surfaces.web.conftest import WebInstallation
 
 __all__ = ["browser"]
 
@@ -23,18 +23,18 @@ TWO_LINES_PX = 52
 
 @pytest.fixture
 def settings() -> dict[str, str]:
-    """Without a relay: the demo then says which mail is held."""
+    """Without a relay, so that the demo shows held mail."""
     return {}
 
 
 @pytest.fixture
-async def demo(office: Office) -> Office:
-    await seed_demo(office.app)
-    return office
+async def demo(installation: WebInstallation) -> WebInstallation:
+    await seed_demo(installation.app)
+    return installation
 
 
 async def test_the_panes_of_mail_scroll_and_the_page_does_not(
-    browser: Browser, demo: Office
+    browser: Browser, demo: WebInstallation
 ) -> None:
     page = await signed_in(browser, demo, viewport=DESKTOP)
 
@@ -46,7 +46,7 @@ async def test_the_panes_of_mail_scroll_and_the_page_does_not(
 
 @SIZES
 async def test_a_filename_takes_at_most_two_lines_wherever_files_are_listed(
-    browser: Browser, demo: Office, size: dict[str, int]
+    browser: Browser, demo: WebInstallation, size: dict[str, int]
 ) -> None:
     page = await signed_in(browser, demo, viewport=size)
     found = await call(demo.owner, search_messages, {"q": "invoice-HH", "has_attachment": True})
@@ -73,7 +73,7 @@ async def filename_height(page: Page) -> float:
 
 @pytest.mark.parametrize("path", ["/rules", "/keys", "/memories", "/accounts", "/webhooks"])
 async def test_the_heading_and_button_of_each_list_are_of_one_size(
-    browser: Browser, demo: Office, path: str
+    browser: Browser, demo: WebInstallation, path: str
 ) -> None:
     page = await signed_in(browser, demo, viewport=PHONE)
 
@@ -85,7 +85,9 @@ async def test_the_heading_and_button_of_each_list_are_of_one_size(
     assert ("24px", 44) == (heading, round(button["height"]))
 
 
-async def test_long_and_right_to_left_texts_stay_readable(browser: Browser, demo: Office) -> None:
+async def test_long_and_right_to_left_texts_stay_readable(
+    browser: Browser, demo: WebInstallation
+) -> None:
     inbox = (await call(demo.owner, list_inboxes, {})).results[0]
     arabic, long = "فاتورة رقم 12345 مستحقة الدفع اليوم", "Pneumono" * 100
     await receive(demo.owner, Arrival(mail(arabic, to=inbox.address), inbox.id))
@@ -121,7 +123,7 @@ new PerformanceObserver((list) => {
 
 @SIZES
 async def test_nothing_moves_while_a_page_is_loaded(
-    browser: Browser, demo: Office, size: dict[str, int]
+    browser: Browser, demo: WebInstallation, size: dict[str, int]
 ) -> None:
     page = await signed_in(browser, demo, viewport=size, timezone_id="Asia/Kolkata")
     await page.add_init_script(SHIFTS)

@@ -1,4 +1,4 @@
-"""Memories on the pages: lists, searches, changes with their versions, and walls."""
+"""Memories on the pages: lists, searches, versions, and isolation."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from postroom.errors import NotFound
 from postroom.model.memory import Memory
 from postroom.operations.memories import memory_add, memory_get, memory_update
 from tests.mails import deliver, mail, new_inbox
-from tests.surfaces.web.conftest import Office, Person, words
+from tests.surfaces.web.conftest import WebInstallation, WebUser, words
 
 KEY = "ana/invoices & <more>"
 PLACE = f"namespace=default&key={quote(KEY, safe='')}"
 
 
-async def remember(office: Office, **memory: Any) -> Memory:
+async def remember(installation: WebInstallation, **memory: Any) -> Memory:
     given = {"key": KEY, "text": "Ana wants invoices as PDF, before the 5th."}
-    return await call(office.owner, memory_add, {**given, **memory})
+    return await call(installation.owner, memory_add, {**given, **memory})
 
 
-async def stored(office: Office, key: str = KEY, **more: Any) -> Memory:
-    return await call(office.owner, memory_get, {"key": key, **more})
+async def stored(installation: WebInstallation, key: str = KEY, **more: Any) -> Memory:
+    return await call(installation.owner, memory_get, {"key": key, **more})
 
 
-async def test_a_memory_is_added_read_and_deleted(office: Office, owner: Person) -> None:
-    services = office.app.services
+async def test_a_memory_is_added_read_and_deleted(
+    installation: WebInstallation, owner: WebUser
+) -> None:
+    services = installation.app.services
     inbox = await new_inbox(services, "shop")
     message_id = (await deliver(services, inbox, mail("Invoice"))).message_id
     form = {
@@ -62,12 +64,14 @@ async def test_a_memory_is_added_read_and_deleted(office: Office, owner: Person)
     assert "Delete ana/invoices" in asked
     assert 303 == gone.status_code
     with pytest.raises(NotFound):
-        await stored(office, namespace="shop")
+        await stored(installation, namespace="shop")
 
 
-async def test_memories_are_found_by_meaning_and_by_words(office: Office, owner: Person) -> None:
-    await remember(office)
-    await remember(office, key="bo", text="Bo is on holiday in July.")
+async def test_memories_are_found_by_meaning_and_by_words(
+    installation: WebInstallation, owner: WebUser
+) -> None:
+    await remember(installation)
+    await remember(installation, key="bo", text="Bo is on holiday in July.")
 
     by_words = words(await owner.read("/memories?q=pdf+invoices&how=words"))
     without = words(await owner.read("/memories?q=pdf+holiday&how=words"))
@@ -81,16 +85,16 @@ async def test_memories_are_found_by_meaning_and_by_words(office: Office, owner:
 
 
 async def test_an_edit_of_an_old_version_is_explained_and_can_be_saved_over(
-    office: Office, owner: Person
+    installation: WebInstallation, owner: WebUser
 ) -> None:
-    await remember(office, links=[{"type": "about", "to": "a@b.example", "weight": 0.5}])
+    await remember(installation, links=[{"type": "about", "to": "a@b.example", "weight": 0.5}])
     opened = await owner.read(f"/memories/edit?{PLACE}")
-    await call(office.owner, memory_update, {"key": KEY, "text": "Ana wants paper now."})
+    await call(installation.owner, memory_update, {"key": KEY, "text": "Ana wants paper now."})
     form = {"namespace": "default", "key": KEY, "text": "Ana wants XML.", "tags": "",
             "summary": "", "links": "about a@b.example"}  # fmt: skip
 
     late = await owner.post("/memories/edit", version="1", **form)
-    kept = await stored(office)
+    kept = await stored(installation)
     second = await owner.post("/memories/edit", version="2", **form)
 
     assert 'name="summary" maxlength="200" value=""' in opened
@@ -102,17 +106,19 @@ async def test_an_edit_of_an_old_version_is_explained_and_can_be_saved_over(
     assert 'name="version" value="2"' in late.text
     assert "Ana wants paper now." == kept.text
     assert 303 == second.status_code
-    last = await stored(office)
+    last = await stored(installation)
     assert ("Ana wants XML.", 3) == (last.text, last.version)
     assert 0.5 == last.links[0].weight
     assert "Ana wants XML." == last.summary
 
 
-async def test_the_owner_vouches_and_nobody_else(office: Office, owner: Person) -> None:
-    key = await office.key("read", "write")
-    agent = replace(office.owner, caller=await authenticate(office.app.services, key))
+async def test_only_the_owner_can_vouch_for_a_memory(
+    installation: WebInstallation, owner: WebUser
+) -> None:
+    key = await installation.key("read", "write")
+    agent = replace(installation.owner, caller=await authenticate(installation.app.services, key))
     await call(agent, memory_add, {"key": "k", "text": "Learnt."})
-    async with office.visitor() as person:
+    async with installation.new_user() as person:
         await person.sign_in(key=key)
         page = await person.read("/memories/read?key=k")
         refused = await person.post("/memories/vouch", key="k")
@@ -123,7 +129,7 @@ async def test_the_owner_vouches_and_nobody_else(office: Office, owner: Person) 
     assert "vouch for it" not in page
     assert 403 == refused.status_code
     assert 303 == vouched.status_code
-    assert "user" == (await stored(office, "k")).trust
+    assert "user" == (await stored(installation, "k")).trust
 
 
 @pytest.mark.parametrize(
@@ -139,8 +145,8 @@ async def test_the_owner_vouches_and_nobody_else(office: Office, owner: Person) 
         ({"text": "x" * 70_000}, "the limit is 65536"),
     ],
 )
-async def test_what_is_wrong_with_a_memory_is_said_and_what_was_typed_stays(
-    owner: Person, form: dict[str, str], reason: str
+async def test_a_problem_with_a_memory_is_explained_and_the_input_kept(
+    owner: WebUser, form: dict[str, str], reason: str
 ) -> None:
     usual = {"namespace": "default", "key": "k", "text": "t", "summary": "my line"}
     answer = await owner.post("/memories/new", **{**usual, **form})
@@ -150,11 +156,11 @@ async def test_what_is_wrong_with_a_memory_is_said_and_what_was_typed_stays(
     assert "my line" in answer.text
 
 
-async def test_a_session_sees_the_namespaces_of_its_key_only(office: Office) -> None:
-    await remember(office, namespace="shop")
-    await remember(office, namespace="hidden", text="A canary.")
+async def test_a_session_sees_the_namespaces_of_its_key_only(installation: WebInstallation) -> None:
+    await remember(installation, namespace="shop")
+    await remember(installation, namespace="hidden", text="A canary.")
 
-    async def answers(person: Person) -> list[httpx2.Response]:
+    async def answers(person: WebUser) -> list[httpx2.Response]:
         place = f"namespace=hidden&key={quote(KEY, safe='')}"
         form = {"namespace": "hidden", "key": KEY, "text": "x", "version": "1"}
         return [
@@ -162,8 +168,8 @@ async def test_a_session_sees_the_namespaces_of_its_key_only(office: Office) -> 
             *[await person.post(f"/memories/{page}", **form) for page in ("edit", "delete", "new")],
         ]
 
-    async with office.visitor() as person:
-        await person.sign_in(key=await office.key("read", "write", namespaces=["shop"]))
+    async with installation.new_user() as person:
+        await person.sign_in(key=await installation.key("read", "write", namespaces=["shop"]))
         first = await person.read("/memories")
         hidden = await person.read("/memories?namespace=hidden")
         refused = await answers(person)
@@ -173,13 +179,13 @@ async def test_a_session_sees_the_namespaces_of_its_key_only(office: Office) -> 
     assert "hidden" not in words(first.partition("<main")[2])
     assert {403, 404} >= {answer.status_code for answer in refused}
     assert not [answer for answer in refused if "canary" in answer.text]
-    assert "A canary." == (await stored(office, namespace="hidden")).text
+    assert "A canary." == (await stored(installation, namespace="hidden")).text
 
 
-async def test_a_reader_is_offered_no_change(office: Office) -> None:
-    await remember(office)
-    async with office.visitor() as person:
-        await person.sign_in(key=await office.key("read"))
+async def test_a_reader_is_offered_no_change(installation: WebInstallation) -> None:
+    await remember(installation)
+    async with installation.new_user() as person:
+        await person.sign_in(key=await installation.key("read"))
         page = await person.read(f"/memories/read?{PLACE}")
         added = await person.post("/memories/new", key="k", text="t")
 

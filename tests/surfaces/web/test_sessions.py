@@ -1,4 +1,4 @@
-"""Signing in, and what a session withstands: fixation, theft, forged forms, expiry, guessing."""
+"""Sign-in, and attacks on sessions: fixation, theft, CSRF, expiry, guessing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from postroom.calls.operation import call
 from postroom.model.key import ALL_SCOPES
 from postroom.operations.keys import delete_key, list_keys
 from tests.pipeline.clock import Clock
-from tests.surfaces.web.conftest import Office, Person, words
+from tests.surfaces.web.conftest import WebInstallation, WebUser, words
 
 PAGES = ("/", "/outgoing", "/outgoing/msg_1", "/drafts", "/drafts/drf_1", "/sessions")
 FORMS = ("/outgoing/msg_1/approve", "/outgoing/msg_1/reject", "/outgoing/msg_1/edit",
@@ -22,21 +22,23 @@ FORMS = ("/outgoing/msg_1/approve", "/outgoing/msg_1/reject", "/outgoing/msg_1/e
          "/sessions/ses_1/end")  # fmt: skip
 
 
-async def is_signed_in(person: Person) -> bool:
+async def is_signed_in(person: WebUser) -> bool:
     return 200 == (await person.get("/")).status_code
 
 
-async def held_by_agent(office: Office) -> tuple[str, str]:
+async def held_by_agent(installation: WebInstallation) -> tuple[str, str]:
     """A held mail and its hash."""
-    message_id = await office.hold()
-    hold = (await office.message(message_id)).hold
+    message_id = await installation.hold()
+    hold = (await installation.message(message_id)).hold
     assert hold is not None
     return message_id, hold.sha256
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_who_is_not_signed_in_is_led_to_sign_in_and_back(visitor: Person, path: str) -> None:
-    response = await visitor.get(path)
+async def test_an_anonymous_user_is_redirected_to_sign_in_and_back(
+    anonymous: WebUser, path: str
+) -> None:
+    response = await anonymous.get(path)
 
     place = "/signin" if path == "/" else f"/signin?next={path}"
     assert (303, place) == (response.status_code, response.headers["location"])
@@ -44,46 +46,52 @@ async def test_who_is_not_signed_in_is_led_to_sign_in_and_back(visitor: Person, 
 
 
 @pytest.mark.parametrize("path", FORMS)
-async def test_who_is_not_signed_in_changes_nothing(visitor: Person, path: str) -> None:
-    response = await visitor.http.post(path, data={"csrf": "0" * 64})
+async def test_an_anonymous_user_can_change_nothing(anonymous: WebUser, path: str) -> None:
+    response = await anonymous.http.post(path, data={"csrf": "0" * 64})
 
     assert (303, "/signin") == (response.status_code, response.headers["location"])
 
 
-async def test_a_link_that_is_looked_at_still_signs_in(office: Office, visitor: Person) -> None:
-    link = await office.link()
+async def test_previewing_a_link_does_not_use_it_up(
+    installation: WebInstallation, anonymous: WebUser
+) -> None:
+    link = await installation.link()
 
     for method in ("GET", "HEAD", "GET"):
-        looked = await visitor.http.request(method, f"/signin?link={link}")
+        looked = await anonymous.http.request(method, f"/signin?link={link}")
         assert 200 == looked.status_code
         assert "set-cookie" not in looked.headers
-    await visitor.sign_in(link=link)
+    await anonymous.sign_in(link=link)
 
-    assert await is_signed_in(visitor)
+    assert await is_signed_in(anonymous)
 
 
-async def test_a_link_signs_in_once(office: Office, owner: Person, visitor: Person) -> None:
-    link = await office.link()
+async def test_a_link_signs_in_once(
+    installation: WebInstallation, owner: WebUser, anonymous: WebUser
+) -> None:
+    link = await installation.link()
     await owner.sign_in(link=link)
 
-    again = await visitor.post("/signin", link=link)
+    again = await anonymous.post("/signin", link=link)
 
     assert 401 == again.status_code
     assert "postroom web" in words(again.text)
     assert "set-cookie" not in again.headers
 
 
-async def test_a_link_is_good_for_ten_minutes(
-    office: Office, visitor: Person, clock: Clock
+async def test_a_sign_in_link_expires_after_ten_minutes(
+    installation: WebInstallation, anonymous: WebUser, clock: Clock
 ) -> None:
-    link = await office.link()
+    link = await installation.link()
     clock.now += LINK_LIFETIME
 
-    assert 401 == (await visitor.post("/signin", link=link)).status_code
+    assert 401 == (await anonymous.post("/signin", link=link)).status_code
 
 
-async def test_the_cookie_is_for_this_server_and_no_script(office: Office, visitor: Person) -> None:
-    response = await visitor.sign_in(link=await office.link())
+async def test_the_cookie_is_host_only_and_http_only(
+    installation: WebInstallation, anonymous: WebUser
+) -> None:
+    response = await anonymous.sign_in(link=await installation.link())
 
     (cookie,) = SimpleCookie(response.headers["set-cookie"]).values()
     assert ("Strict", "/", True, "43200", "") == (
@@ -94,47 +102,49 @@ async def test_the_cookie_is_for_this_server_and_no_script(office: Office, visit
         cookie["secure"],
     )
     assert len(cookie.value) >= 43  # 256 bits
-    sessions = await office.app.services.store.web_sessions(office.app.services.clock())
+    sessions = await installation.app.services.store.web_sessions(installation.app.services.clock())
     assert cookie.value not in repr(sessions)
 
 
 class TestBehindTls:
-    """The public URL is https; a proxy speaks TLS for us."""
+    """The public URL is https; a proxy terminates TLS."""
 
     @pytest.fixture
     def settings(self) -> dict[str, str]:
         return {"POSTROOM_PUBLIC_URL": "https://mail.example"}
 
-    async def test_the_cookie_travels_over_tls_only(self, office: Office) -> None:
-        async with office.visitor(Origin="https://mail.example", Host="mail.example") as person:
-            response = await person.sign_in(link=await office.link())
+    async def test_the_cookie_is_secure(self, installation: WebInstallation) -> None:
+        async with installation.new_user(
+            Origin="https://mail.example", Host="mail.example"
+        ) as person:
+            response = await person.sign_in(link=await installation.link())
 
         assert response.headers["set-cookie"].startswith("__Host-postroom=")
         assert "; Secure" in response.headers["set-cookie"]
 
 
 async def test_signing_in_makes_a_new_session_and_ends_the_old_one(
-    office: Office, owner: Person, visitor: Person
+    installation: WebInstallation, owner: WebUser, anonymous: WebUser
 ) -> None:
-    """A session that somebody else planted in this browser is never the one that signs in."""
+    """Protects against session fixation."""
     planted = owner.cookie
-    visitor.carry(planted)
+    anonymous.use_cookie(planted)
 
-    await visitor.sign_in(link=await office.link())
+    await anonymous.sign_in(link=await installation.link())
 
-    assert planted != visitor.cookie
-    assert await is_signed_in(visitor)
+    assert planted != anonymous.cookie
+    assert await is_signed_in(anonymous)
     assert not await is_signed_in(owner)
 
 
 @pytest.mark.parametrize("made_up", ["", "x", "../..", "0" * 43, "é" * 10])
-async def test_a_made_up_cookie_is_no_session(visitor: Person, made_up: str) -> None:
-    response = await visitor.get("/", headers={"Cookie": f"postroom={made_up}".encode()})
+async def test_an_invented_cookie_is_no_session(anonymous: WebUser, made_up: str) -> None:
+    response = await anonymous.get("/", headers={"Cookie": f"postroom={made_up}".encode()})
 
     assert 303 == response.status_code
 
 
-async def test_a_session_ends_after_twelve_hours_of_use(owner: Person, clock: Clock) -> None:
+async def test_a_session_ends_after_twelve_hours_of_use(owner: WebUser, clock: Clock) -> None:
     for _ in range(11):
         clock.now += timedelta(hours=1)
         assert await is_signed_in(owner)
@@ -143,36 +153,44 @@ async def test_a_session_ends_after_twelve_hours_of_use(owner: Person, clock: Cl
     assert not await is_signed_in(owner)
 
 
-async def test_signing_out_ends_this_session_only(office: Office, owner: Person) -> None:
-    async with office.visitor() as other:
-        await other.sign_in(link=await office.link())
+async def test_signing_out_ends_this_session_only(
+    installation: WebInstallation, owner: WebUser
+) -> None:
+    async with installation.new_user() as other:
+        await other.sign_in(link=await installation.link())
         stolen = owner.cookie
 
         response = await owner.post("/signout")
 
         assert "postroom=; Max-Age=0" in response.headers["set-cookie"]
-        owner.carry(stolen)
+        owner.use_cookie(stolen)
         assert not await is_signed_in(owner)
         assert await is_signed_in(other)
 
 
-async def test_signing_out_everywhere_ends_every_session(office: Office, owner: Person) -> None:
-    async with office.visitor() as other, office.visitor() as reader:
-        await other.sign_in(link=await office.link())
-        await reader.sign_in(key=await office.key("read"))
+async def test_signing_out_everywhere_ends_every_session(
+    installation: WebInstallation, owner: WebUser
+) -> None:
+    async with installation.new_user() as other, installation.new_user() as reader:
+        await other.sign_in(link=await installation.link())
+        await reader.sign_in(key=await installation.key("read"))
 
         await owner.post("/sessions/end-all")
 
         assert [False] * 3 == [await is_signed_in(person) for person in (owner, other, reader)]
 
 
-async def test_a_session_is_listed_and_can_be_ended(office: Office, owner: Person) -> None:
-    async with office.visitor(**{"User-Agent": "<b>Lynx"}) as other:
-        await other.sign_in(key=await office.key("read"))
+async def test_a_session_is_listed_and_can_be_ended(
+    installation: WebInstallation, owner: WebUser
+) -> None:
+    async with installation.new_user(**{"User-Agent": "<b>Lynx"}) as other:
+        await other.sign_in(key=await installation.key("read"))
         page = await owner.read("/sessions")
         assert "&lt;b&gt;Lynx" in page
         assert "<b>Lynx" not in page
-        sessions = await office.app.services.store.web_sessions(office.app.services.clock())
+        sessions = await installation.app.services.store.web_sessions(
+            installation.app.services.clock()
+        )
         (session,) = [s for s in sessions if "Lynx" in s.user_agent]
 
         await owner.post(f"/sessions/{session.id}/end")
@@ -182,113 +200,119 @@ async def test_a_session_is_listed_and_can_be_ended(office: Office, owner: Perso
 
 
 async def test_a_person_with_a_key_cannot_end_the_sessions_of_others(
-    office: Office, owner: Person, visitor: Person
+    installation: WebInstallation, owner: WebUser, anonymous: WebUser
 ) -> None:
-    await visitor.sign_in(key=await office.key("read"))
+    await anonymous.sign_in(key=await installation.key("read"))
     (session,) = [
         s
-        for s in await office.app.services.store.web_sessions(office.app.services.clock())
+        for s in await installation.app.services.store.web_sessions(
+            installation.app.services.clock()
+        )
         if s.key_hash is None
     ]
 
-    assert session.id not in await visitor.read("/sessions")
-    assert 404 == (await visitor.post(f"/sessions/{session.id}/end")).status_code
-    await visitor.post("/sessions/end-all")
+    assert session.id not in await anonymous.read("/sessions")
+    assert 404 == (await anonymous.post(f"/sessions/{session.id}/end")).status_code
+    await anonymous.post("/sessions/end-all")
     assert await is_signed_in(owner)
 
 
 async def test_a_session_of_a_key_ends_when_the_key_is_revoked(
-    office: Office, visitor: Person
+    installation: WebInstallation, anonymous: WebUser
 ) -> None:
-    await visitor.sign_in(key=await office.key("read"))
-    assert await is_signed_in(visitor)
+    await anonymous.sign_in(key=await installation.key("read"))
+    assert await is_signed_in(anonymous)
 
-    (key,) = [k for k in (await call(office.owner, list_keys, {})).results if k.name == "k"]
-    await call(office.owner, delete_key, {"key_id": key.id})
+    (key,) = [k for k in (await call(installation.owner, list_keys, {})).results if k.name == "k"]
+    await call(installation.owner, delete_key, {"key_id": key.id})
 
-    assert not await is_signed_in(visitor)
+    assert not await is_signed_in(anonymous)
 
 
-async def test_the_pasted_key_of_the_owner_does_not_approve(
-    office: Office, visitor: Person
+async def test_a_session_of_the_owners_key_does_not_approve_mail(
+    installation: WebInstallation, anonymous: WebUser
 ) -> None:
-    message_id, sha256 = await held_by_agent(office)
-    secret = await office.app.owner_key() or ""
-    await visitor.sign_in(key=secret)
+    message_id, sha256 = await held_by_agent(installation)
+    secret = await installation.app.owner_key() or ""
+    await anonymous.sign_in(key=secret)
 
-    page = await visitor.read(f"/outgoing/{message_id}")
+    page = await anonymous.read(f"/outgoing/{message_id}")
     answers = [
-        await visitor.post(f"/outgoing/{message_id}/{verb}", sha256=sha256)
+        await anonymous.post(f"/outgoing/{message_id}/{verb}", sha256=sha256)
         for verb in ("approve", "reject")
     ]
 
     assert "/approve" not in page
     assert "postroom web" in words(page)
     assert [403, 403] == [answer.status_code for answer in answers]
-    assert "held" == (await office.message(message_id)).status
+    assert "held" == (await installation.message(message_id)).status
 
 
 @pytest.mark.parametrize("scope", sorted(ALL_SCOPES))
-async def test_no_scope_but_approve_approves(office: Office, visitor: Person, scope: str) -> None:
-    message_id, sha256 = await held_by_agent(office)
-    await visitor.sign_in(key=await office.key(*{"read", scope}))
+async def test_no_scope_but_approve_approves(
+    installation: WebInstallation, anonymous: WebUser, scope: str
+) -> None:
+    message_id, sha256 = await held_by_agent(installation)
+    await anonymous.sign_in(key=await installation.key(*{"read", scope}))
 
-    answer = await visitor.post(f"/outgoing/{message_id}/approve", sha256=sha256)
+    answer = await anonymous.post(f"/outgoing/{message_id}/approve", sha256=sha256)
 
     assert 403 == answer.status_code
-    assert "held" == (await office.message(message_id)).status
+    assert "held" == (await installation.message(message_id)).status
 
 
 async def test_a_key_that_only_approves_sees_held_mail_and_nothing_else(
-    office: Office, visitor: Person
+    installation: WebInstallation, anonymous: WebUser
 ) -> None:
-    message_id, sha256 = await held_by_agent(office)
-    await visitor.sign_in(key=await office.key("approve"))
+    message_id, sha256 = await held_by_agent(installation)
+    await anonymous.sign_in(key=await installation.key("approve"))
 
-    assert "1 message is waiting" in words(await visitor.read("/"))
-    assert "Ten per cent." in await visitor.read(f"/outgoing/{message_id}")
-    others = [await visitor.get(path) for path in ("/drafts", "/outgoing?status=failed")]
+    assert "1 message is waiting" in words(await anonymous.read("/"))
+    assert "Ten per cent." in await anonymous.read(f"/outgoing/{message_id}")
+    others = [await anonymous.get(path) for path in ("/drafts", "/outgoing?status=failed")]
     assert [403, 403] == [response.status_code for response in others]
-    assert 403 == (await visitor.post(f"/outgoing/{message_id}/edit")).status_code
-    await visitor.post(f"/outgoing/{message_id}/approve", sha256=sha256)
-    assert "queued" == (await office.message(message_id)).status
+    assert 403 == (await anonymous.post(f"/outgoing/{message_id}/edit")).status_code
+    await anonymous.post(f"/outgoing/{message_id}/approve", sha256=sha256)
+    assert "queued" == (await installation.message(message_id)).status
 
 
 async def test_a_key_limited_to_an_inbox_sees_its_mail_only(
-    office: Office, visitor: Person
+    installation: WebInstallation, anonymous: WebUser
 ) -> None:
-    message_id, _ = await held_by_agent(office)
-    other = await office.key("read", inboxes=[await office.new_inbox("other")])
-    await visitor.sign_in(key=other)
+    message_id, _ = await held_by_agent(installation)
+    other = await installation.key("read", inboxes=[await installation.new_inbox("other")])
+    await anonymous.sign_in(key=other)
 
-    assert "Offer" not in await visitor.read("/outgoing")
-    assert 404 == (await visitor.get(f"/outgoing/{message_id}")).status_code
+    assert "Offer" not in await anonymous.read("/outgoing")
+    assert 404 == (await anonymous.get(f"/outgoing/{message_id}")).status_code
 
 
-async def test_a_wrong_key_is_refused_and_shown_nowhere(visitor: Person) -> None:
-    response = await visitor.post("/signin", key="pk_wrong_" + "w" * 40)
+async def test_a_wrong_key_is_refused_and_shown_nowhere(anonymous: WebUser) -> None:
+    response = await anonymous.post("/signin", key="pk_wrong_" + "w" * 40)
 
     assert 401 == response.status_code
     assert "www" not in response.text
     assert "set-cookie" not in response.headers
 
 
-async def test_a_key_that_may_not_read_is_refused(office: Office, visitor: Person) -> None:
-    response = await visitor.post("/signin", key=await office.key("send"))
+async def test_a_key_that_may_not_read_is_refused(
+    installation: WebInstallation, anonymous: WebUser
+) -> None:
+    response = await anonymous.post("/signin", key=await installation.key("send"))
 
     assert 403 == response.status_code
     assert "scope read" in words(response.text)
 
 
-async def test_guessing_keys_and_links_is_slowed_down_and_refused(visitor: Person) -> None:
+async def test_guessing_keys_and_links_is_delayed_and_refused(anonymous: WebUser) -> None:
     guesses = (
-        visitor.post("/signin", **{("key", "link")[number % 2]: f"pk_{number:040}"})
+        anonymous.post("/signin", **{("key", "link")[number % 2]: f"pk_{number:040}"})
         for number in range(40)
     )
     first = await asyncio.gather(*guesses)
     assert 401 in {answer.status_code for answer in first}
 
-    refused = await visitor.post("/signin", key="pk_" + "9" * 40)
+    refused = await anonymous.post("/signin", key="pk_" + "9" * 40)
 
     assert 429 == refused.status_code
     assert int(refused.headers["retry-after"]) > 0
@@ -300,18 +324,18 @@ async def test_guessing_keys_and_links_is_slowed_down_and_refused(visitor: Perso
     ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "",
      "/%0d%0aSet-Cookie: x=1", "/\r\nX: y", "/a b"],
 )  # fmt: skip
-async def test_signing_in_leads_to_our_own_pages_only(
-    office: Office, visitor: Person, place: str
+async def test_signing_in_redirects_to_our_own_pages_only(
+    installation: WebInstallation, anonymous: WebUser, place: str
 ) -> None:
-    response = await visitor.sign_in(link=await office.link(), next=place)
+    response = await anonymous.sign_in(link=await installation.link(), next=place)
 
     assert "/" == response.headers["location"]
 
 
-async def test_signing_in_leads_back_to_the_page_that_was_asked_for(
-    office: Office, visitor: Person
+async def test_signing_in_redirects_to_the_requested_page(
+    installation: WebInstallation, anonymous: WebUser
 ) -> None:
-    response = await visitor.sign_in(link=await office.link(), next="/outgoing/msg_1")
+    response = await anonymous.sign_in(link=await installation.link(), next="/outgoing/msg_1")
 
     assert "/outgoing/msg_1" == response.headers["location"]
 
@@ -333,10 +357,10 @@ FORGED = {
 
 
 @pytest.mark.parametrize(("headers", "token"), FORGED.values(), ids=FORGED)
-async def test_a_forged_form_decides_nothing(
-    office: Office, owner: Person, headers: dict[str, str], token: str | None
+async def test_a_form_without_a_valid_token_has_no_effect(
+    installation: WebInstallation, owner: WebUser, headers: dict[str, str], token: str | None
 ) -> None:
-    message_id, sha256 = await held_by_agent(office)
+    message_id, sha256 = await held_by_agent(installation)
     own = await owner.token()
     if token is None:
         del owner.http.headers["Origin"]
@@ -348,24 +372,28 @@ async def test_a_forged_form_decides_nothing(
     )
 
     assert 403 == answer.status_code
-    assert "held" == (await office.message(message_id)).status
+    assert "held" == (await installation.message(message_id)).status
 
 
-async def test_the_form_of_another_session_decides_nothing(office: Office, owner: Person) -> None:
-    message_id, sha256 = await held_by_agent(office)
-    async with office.visitor() as other:
-        await other.sign_in(key=await office.key("read"))
+async def test_a_form_of_another_session_has_no_effect(
+    installation: WebInstallation, owner: WebUser
+) -> None:
+    message_id, sha256 = await held_by_agent(installation)
+    async with installation.new_user() as other:
+        await other.sign_in(key=await installation.key("read"))
         token = await other.token()
 
     answer = await owner.post(f"/outgoing/{message_id}/approve", token=token, sha256=sha256)
 
     assert 403 == answer.status_code
     assert "another session" in words(answer.text)
-    assert "held" == (await office.message(message_id)).status
+    assert "held" == (await installation.message(message_id)).status
 
 
-async def test_a_form_in_another_format_is_refused(office: Office, owner: Person) -> None:
-    message_id, sha256 = await held_by_agent(office)
+async def test_a_form_in_another_format_is_refused(
+    installation: WebInstallation, owner: WebUser
+) -> None:
+    message_id, sha256 = await held_by_agent(installation)
     body = {"sha256": sha256, "csrf": await owner.token()}
 
     answers = [
@@ -376,18 +404,20 @@ async def test_a_form_in_another_format_is_refused(office: Office, owner: Person
     ]  # fmt: skip
 
     assert {400, 403} >= {answer.status_code for answer in answers}
-    assert "held" == (await office.message(message_id)).status
+    assert "held" == (await installation.message(message_id)).status
 
 
 @pytest.mark.parametrize("path", ["/v1/outbox", "/v1/keys", "/mcp"])
-async def test_programs_are_not_served_for_a_cookie(owner: Person, path: str) -> None:
+async def test_the_api_does_not_accept_cookies(owner: WebUser, path: str) -> None:
     method = "POST" if path == "/mcp" else "GET"
 
     assert 401 == (await owner.http.request(method, path)).status_code
 
 
-async def test_a_cookie_approves_nothing_over_rest(office: Office, owner: Person) -> None:
-    message_id, sha256 = await held_by_agent(office)
+async def test_a_cookie_does_not_approve_over_rest(
+    installation: WebInstallation, owner: WebUser
+) -> None:
+    message_id, sha256 = await held_by_agent(installation)
 
     answer = await owner.http.post(f"/v1/outbox/{message_id}/approve", json={"sha256": sha256})
 
@@ -397,7 +427,7 @@ async def test_a_cookie_approves_nothing_over_rest(office: Office, owner: Person
 @pytest.mark.parametrize(
     "path", ["/", "/signin", "/outgoing", "/sessions", "/outgoing/msg_no", "/nothing/here"]
 )
-async def test_no_page_is_framed_kept_or_told_to_others(owner: Person, path: str) -> None:
+async def test_pages_cannot_be_framed_cached_or_leak_referrers(owner: WebUser, path: str) -> None:
     headers = (await owner.get(path)).headers
 
     policy = headers["content-security-policy"]
@@ -409,43 +439,43 @@ async def test_no_page_is_framed_kept_or_told_to_others(owner: Person, path: str
     assert "no-store" == headers["cache-control"]
 
 
-async def test_a_host_that_is_not_ours_is_refused(owner: Person) -> None:
-    """A name that an attacker points to this machine does not reach the pages."""
+async def test_a_host_that_is_not_ours_is_refused(owner: WebUser) -> None:
+    """Protects against DNS rebinding."""
     response = await owner.get("/", headers={"Host": "evil.example"})
 
     assert 403 == response.status_code
 
 
-async def test_a_form_that_is_too_large_is_refused(visitor: Person) -> None:
-    response = await visitor.post("/signin", key="k" * 20_000)
+async def test_a_form_that_is_too_large_is_refused(anonymous: WebUser) -> None:
+    response = await anonymous.post("/signin", key="k" * 20_000)
 
     assert 413 == response.status_code
 
 
-async def test_the_stylesheet_may_be_kept_and_changes_its_address(visitor: Person) -> None:
-    page = (await visitor.get("/signin")).text
+async def test_the_stylesheet_is_cacheable_under_a_versioned_url(anonymous: WebUser) -> None:
+    page = (await anonymous.get("/signin")).text
     address = page.partition('rel="stylesheet" href="')[2].partition('"')[0]
 
-    response: httpx2.Response = await visitor.get(address)
+    response: httpx2.Response = await anonymous.get(address)
 
     assert (200, "text/css; charset=utf-8") == (
         response.status_code,
         response.headers["content-type"],
     )
     assert "immutable" in response.headers["cache-control"]
-    assert 404 == (await visitor.get("/assets/../server.py")).status_code
-    assert 404 == (await visitor.get("/assets/%2e%2e%2fserver.py")).status_code
+    assert 404 == (await anonymous.get("/assets/../server.py")).status_code
+    assert 404 == (await anonymous.get("/assets/%2e%2e%2fserver.py")).status_code
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:1", "null", None])
-async def test_another_page_signs_nobody_in(
-    office: Office, visitor: Person, origin: str | None
+async def test_a_page_of_another_site_cannot_sign_a_user_in(
+    installation: WebInstallation, anonymous: WebUser, origin: str | None
 ) -> None:
-    """Else a person would work in the session of somebody else without knowing."""
-    key = await office.key("read")
-    del visitor.http.headers["Origin"]
+    """Protects against login CSRF."""
+    key = await installation.key("read")
+    del anonymous.http.headers["Origin"]
 
-    response = await visitor.http.post(
+    response = await anonymous.http.post(
         "/signin", data={"key": key}, headers={"Origin": origin} if origin else {}
     )
 

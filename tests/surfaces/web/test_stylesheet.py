@@ -1,4 +1,4 @@
-"""The parts of the stylesheet do not change the classes of each other."""
+"""The parts of the stylesheet do not style classes of other parts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FIRST = re.compile(r"\.([\w-]+)")
 
 
 def classes(rules: str) -> set[str]:
-    """The classes with which a selector begins."""
+    """The classes in a selector."""
     selectors = (one.strip() for many in RULE.findall(rules) for one in many.split(","))
     return {found[1] for selector in selectors if (found := FIRST.match(selector))}
 
 
-def test_a_class_belongs_to_one_part_or_to_the_common_one() -> None:
+def test_a_class_belongs_to_one_part_or_to_the_common_part() -> None:
     common, *rest = PART.split(asset("postroom.css").decode())
     owners: dict[str, set[str]] = defaultdict(set)
     for name, rules in zip(rest[::2], rest[1::2], strict=True):

@@ -1,6 +1,6 @@
-"""What Chromium shows of each snippet is what the tests of reading mail take for true.
+"""The recorded visibility of each snippet is what Chromium shows.
 
-`make test` looks at every fourth snippet, `make fuzz` at all (`VISIBILITY=all`).
+`make test` checks every fourth snippet, `make fuzz` all (`VISIBILITY=all`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import pytest
 from playwright.async_api import Browser
 
 from tests.surfaces.web.pixels import FEW_PIXELS, shown_pixels
-from tests.unit.mail.test_visibility import TRUTH, read_truth, write_truth
+from tests.unit.mail.test_visibility import (
+    TRUTH,
+    read_recorded_visibility,
+    write_recorded_visibility,
+)
 from tests.unit.mail.visibility_snippets import SAME_WIDTH, SNIPPETS, TEXT
 
 pytestmark = pytest.mark.one_python
 
 
-async def test_the_recorded_truth_is_what_chromium_shows(
+async def test_the_recorded_visibility_is_that_of_chromium(
     shared_browser: Browser, request: pytest.FixtureRequest
 ) -> None:
     is_updated = request.config.getoption("--update-golden")
@@ -26,8 +30,8 @@ async def test_the_recorded_truth_is_what_chromium_shows(
     pixels = await shown_pixels(shared_browser, seen, (TEXT, SAME_WIDTH))
     shown = {name: count >= FEW_PIXELS for name, count in pixels.items()}
     if is_updated:
-        write_truth(shown)
+        write_recorded_visibility(shown)
 
     assert TRUTH.exists()
-    assert read_truth().keys() == SNIPPETS.keys()
-    assert {name: read_truth()[name] for name in seen} == shown
+    assert read_recorded_visibility().keys() == SNIPPETS.keys()
+    assert {name: read_recorded_visibility()[name] for name in seen} == shown

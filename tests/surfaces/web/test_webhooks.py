@@ -1,4 +1,4 @@
-"""Webhooks on the pages: a secret that is shown once, deliveries with their bodies, and walls."""
+"""Webhooks on the pages: secrets shown once, deliveries with their bodies, and isolation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from postroom.model.event import Webhook
 from postroom.operations.webhooks import create_webhook, list_webhooks
 from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.conftest import receiver
-from tests.pipeline.receiver import Receiver, settled, telling
-from tests.surfaces.web.conftest import Office, Person, words
+from tests.pipeline.webhook_receiver import WebhookReceiver, until_deliveries_are, webhook_worker
+from tests.surfaces.web.conftest import WebInstallation, WebUser, words
 
 __all__ = ["receiver"]
 
@@ -29,19 +29,19 @@ def settings() -> dict[str, str]:
     return {"POSTROOM_WEBHOOK_ALLOW": "127.0.0.0/8"}
 
 
-async def make(person: Person, url: str, **form: Any) -> httpx2.Response:
+async def make(person: WebUser, url: str, **form: Any) -> httpx2.Response:
     return await person.post("/webhooks/new", url=url, **form)
 
 
-async def webhooks_of(office: Office) -> list[Webhook]:
-    return list((await call(office.owner, list_webhooks, {})).results)
+async def webhooks_of(installation: WebInstallation) -> list[Webhook]:
+    return list((await call(installation.owner, list_webhooks, {})).results)
 
 
 async def test_a_webhook_is_made_and_pinged_and_its_secret_shown_once(
-    office: Office, owner: Person, receiver: Receiver
+    installation: WebInstallation, owner: WebUser, receiver: WebhookReceiver
 ) -> None:
     made = await make(owner, receiver.url, type=["message.received", "message.sent"])
-    (webhook,) = await webhooks_of(office)
+    (webhook,) = await webhooks_of(installation)
     pinged = await owner.post(f"/webhooks/{webhook.id}/ping")
     listed = await owner.read("/webhooks")
 
@@ -56,15 +56,15 @@ async def test_a_webhook_is_made_and_pinged_and_its_secret_shown_once(
 
 
 async def test_a_delivery_shows_its_body_and_is_made_again(
-    office: Office, owner: Person, receiver: Receiver
+    installation: WebInstallation, owner: WebUser, receiver: WebhookReceiver
 ) -> None:
     await make(owner, receiver.url)
-    (webhook,) = await webhooks_of(office)
-    inbox = await new_inbox(office.app.services, "shop")
-    async with telling(office.owner):
-        await deliver(office.app.services, inbox, mail("Hello <script>alert(1)</script>"))
+    (webhook,) = await webhooks_of(installation)
+    inbox = await new_inbox(installation.app.services, "shop")
+    async with webhook_worker(installation.owner):
+        await deliver(installation.app.services, inbox, mail("Hello <script>alert(1)</script>"))
         await receiver.has(1)
-        await settled(office.owner, webhook, "delivered")
+        await until_deliveries_are(installation.owner, webhook, "delivered")
         page = await owner.read(f"/webhooks/{webhook.id}")
         path = re.findall(rf"/webhooks/{webhook.id}/deliveries/dlv_\w+", page)[0]
         shown = await owner.read(path)
@@ -79,11 +79,11 @@ async def test_a_delivery_shows_its_body_and_is_made_again(
 
 
 async def test_a_webhook_that_fails_says_so(
-    office: Office, owner: Person, receiver: Receiver
+    installation: WebInstallation, owner: WebUser, receiver: WebhookReceiver
 ) -> None:
     receiver.answer = lambda _: b"500 Internal Server Error"
     await make(owner, receiver.url)
-    (webhook,) = await webhooks_of(office)
+    (webhook,) = await webhooks_of(installation)
 
     answer = words((await owner.post(f"/webhooks/{webhook.id}/ping")).text)
 
@@ -91,17 +91,17 @@ async def test_a_webhook_that_fails_says_so(
 
 
 async def test_a_webhook_is_changed_paused_and_removed(
-    office: Office, owner: Person, receiver: Receiver
+    installation: WebInstallation, owner: WebUser, receiver: WebhookReceiver
 ) -> None:
     await make(owner, receiver.url)
-    (webhook,) = await webhooks_of(office)
+    (webhook,) = await webhooks_of(installation)
     path = f"/webhooks/{webhook.id}"
     await owner.post(path, url=f"{receiver.url}&y=2", type="message.held")
     await owner.post(f"{path}/switch", enabled="false")
-    (changed,) = await webhooks_of(office)
+    (changed,) = await webhooks_of(installation)
     paused = words(await owner.read(path))
     await owner.post(f"{path}/switch", enabled="true")
-    (resumed,) = await webhooks_of(office)
+    (resumed,) = await webhooks_of(installation)
     asked = words(await owner.read(f"{path}/remove"))
     await owner.post(f"{path}/remove")
 
@@ -109,7 +109,7 @@ async def test_a_webhook_is_changed_paused_and_removed(
     assert "paused" in paused
     assert resumed.enabled
     assert "Delete this webhook?" in asked
-    assert [] == await webhooks_of(office)
+    assert [] == await webhooks_of(installation)
     assert 404 == (await owner.get(path)).status_code
     assert 404 == (await owner.post(f"{path}/ping")).status_code
 
@@ -127,34 +127,39 @@ async def test_a_webhook_is_changed_paused_and_removed(
         ),
     ],
 )
-async def test_what_is_wrong_with_a_webhook_is_said(
-    office: Office, owner: Person, form: dict[str, str], reason: str
+async def test_a_problem_with_a_webhook_is_explained(
+    installation: WebInstallation, owner: WebUser, form: dict[str, str], reason: str
 ) -> None:
     answer = await owner.post("/webhooks/new", **form)
 
     assert answer.status_code in (404, 422)
     assert reason in words(answer.text)
     assert form["url"] in answer.text
-    assert [] == await webhooks_of(office)
+    assert [] == await webhooks_of(installation)
 
 
 async def test_a_session_sees_the_webhooks_and_bodies_of_its_inboxes_only(
-    office: Office, receiver: Receiver
+    installation: WebInstallation, receiver: WebhookReceiver
 ) -> None:
-    own, other = await office.new_inbox("own"), await new_inbox(office.app.services, "other")
-    hidden = await call(office.owner, create_webhook, {"url": receiver.url, "inboxes": [other.id]})
-    seen = await call(office.owner, create_webhook, {"url": receiver.url, "inboxes": [own]})
-    async with telling(office.owner):
-        await deliver(office.app.services, other, mail("Secret"))
+    own, other = (
+        await installation.new_inbox("own"),
+        await new_inbox(installation.app.services, "other"),
+    )
+    hidden = await call(
+        installation.owner, create_webhook, {"url": receiver.url, "inboxes": [other.id]}
+    )
+    seen = await call(installation.owner, create_webhook, {"url": receiver.url, "inboxes": [own]})
+    async with webhook_worker(installation.owner):
+        await deliver(installation.app.services, other, mail("Secret"))
         await receiver.has(1)
-        await settled(office.owner, hidden, "delivered")
-    async with office.visitor() as person:
-        await person.sign_in(link=await office.link())
+        await until_deliveries_are(installation.owner, hidden, "delivered")
+    async with installation.new_user() as person:
+        await person.sign_in(link=await installation.link())
         page = await person.read(f"/webhooks/{hidden.id}")
     delivery = re.findall(rf"/webhooks/{hidden.id}/deliveries/dlv_\w+", page)[0]
 
-    async with office.visitor() as person:
-        await person.sign_in(key=await office.key("read", "admin", inboxes=[own]))
+    async with installation.new_user() as person:
+        await person.sign_in(key=await installation.key("read", "admin", inboxes=[own]))
         listed = await person.read("/webhooks")
         answers = [
             await person.get(f"/webhooks/{hidden.id}"),
@@ -164,8 +169,8 @@ async def test_a_session_sees_the_webhooks_and_bodies_of_its_inboxes_only(
             await person.post(f"/webhooks/{hidden.id}/renew"),
             await person.post(f"/webhooks/{hidden.id}/remove"),
         ]
-    async with office.visitor() as reader:
-        await reader.sign_in(key=await office.key("read"))
+    async with installation.new_user() as reader:
+        await reader.sign_in(key=await installation.key("read"))
         refused = await reader.get("/webhooks")
 
     assert (True, False) == (seen.id in listed, hidden.id in listed)

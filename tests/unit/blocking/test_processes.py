@@ -1,4 +1,4 @@
-"""Work on what strangers sent, in a process that can be killed and has little power."""
+"""Work on untrusted data in a process that can be killed and has few rights."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from postroom.blocking import Bounds, WorkFailed, in_process
-from tests.servers import strange_work as work
+from tests.servers import misbehaving_work as work
 
 MB = 1024 * 1024
 LONG = Bounds(wall_s=120, cpu_s=120)
-"""For work that ends by itself: a busy machine may take its time."""
+"""A generous limit for work that ends by itself."""
 
 
 async def test_what_the_work_returns_comes_back():
-    assert "ÄHMÄHM" == await in_process(work.shout, "ähm".encode(), 2, LONG)
+    assert "ÄHMÄHM" == await in_process(work.uppercase, "ähm".encode(), 2, LONG)
 
 
 async def test_large_data_gets_through():
-    assert 5 * MB == len(await in_process(work.shout, b"x" * (5 * MB), 1, _answers(6 * MB)))
+    assert 5 * MB == len(await in_process(work.uppercase, b"x" * (5 * MB), 1, _answers(6 * MB)))
 
 
 def _answers(size: int) -> Bounds:
@@ -33,23 +33,23 @@ def _answers(size: int) -> Bounds:
 @pytest.mark.parametrize(
     ("bad", "argument", "bounds", "said"),
     [
-        (work.refuse, 0, LONG, "I would rather not"),
-        (work.loop, 0, Bounds(wall_s=0.5), r"not finished within 0\.5 seconds"),
-        (work.loop, 0, Bounds(wall_s=120, cpu_s=1), "crashed"),
-        (work.hoard, 10 * MB, LONG, "MemoryError"),
-        (work.babble, 2 * MB, LONG, "more than 1048576 bytes"),
+        (work.raise_error, 0, LONG, "I would rather not"),
+        (work.loop_forever, 0, Bounds(wall_s=0.5), r"not finished within 0\.5 seconds"),
+        (work.loop_forever, 0, Bounds(wall_s=120, cpu_s=1), "crashed"),
+        (work.allocate, 10 * MB, LONG, "MemoryError"),
+        (work.print_garbage, 2 * MB, LONG, "more than 1048576 bytes"),
         (work.crash, 0, LONG, "crashed"),
     ],
 )
-async def test_work_that_goes_wrong_is_told_and_leaves_nothing_behind(bad, argument, bounds, said):
+async def test_failed_work_is_reported_and_leaves_nothing_behind(bad, argument, bounds, said):
     with pytest.raises(WorkFailed, match=said):
         await in_process(bad, b"data", argument, bounds)
 
     assert [] == children()
 
 
-async def test_work_that_nobody_waits_for_any_more_is_killed():
-    waiting = asyncio.ensure_future(in_process(work.loop, b"", 0, LONG))
+async def test_cancelled_work_is_killed():
+    waiting = asyncio.ensure_future(in_process(work.loop_forever, b"", 0, LONG))
     async with asyncio.timeout(60):
         while not children():
             await asyncio.wait([waiting], timeout=0.01)
@@ -61,7 +61,7 @@ async def test_work_that_nobody_waits_for_any_more_is_killed():
 
 
 def children() -> list[int]:
-    """The workers that we started and that still run."""
+    """The running workers."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -101,5 +101,5 @@ async def test_the_work_has_no_network():
         await in_process(work.connect, b"", listening.getsockname()[1], LONG)
 
 
-async def test_what_the_work_needs_is_there_before_the_doors_are_shut():
+async def test_imports_are_loaded_before_rights_are_dropped():
     assert "found" == await in_process(work.find_module, b"tabnanny", 0, LONG, imports=["tabnanny"])

@@ -1,4 +1,4 @@
-"""What waits for the world keeps nobody waiting who works here."""
+"""Waits on external systems do not block other work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_S = 50
 ABOVE_ALL_POOLS = (os.cpu_count() or 1) + 40
 
 
-async def test_names_that_nobody_answers_do_not_hold_up_our_own_work(monkeypatch):
+async def test_unanswered_dns_lookups_do_not_block_other_work(monkeypatch):
     silence, asked = threading.Event(), threading.Semaphore(0)
 
     def silent(*_args, **_more):
@@ -42,12 +42,12 @@ async def test_names_that_nobody_answers_do_not_hold_up_our_own_work(monkeypatch
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_what_goes_wrong_in_a_thread_of_its_own_is_told():
+async def test_errors_in_a_separate_thread_are_raised():
     with pytest.raises(ZeroDivisionError):
         await in_own_thread(divmod, 1, 0)
 
 
-async def test_what_was_begun_in_threads_is_done_at_the_end():
+async def test_work_in_threads_completes_before_the_end():
     begun, go_on, done = threading.Event(), threading.Event(), []
 
     def work():

@@ -1,4 +1,4 @@
-"""Attributions as mail programs write them: by language, in both orders, wrapped anywhere."""
+"""Reply attributions as mail programs write them: by language, in both orders, wrapped anywhere."""
 
 from __future__ import annotations
 

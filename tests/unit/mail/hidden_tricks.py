@@ -1,4 +1,4 @@
-"""A hundred and more ways to hide text in a mail from its reader but not from a machine."""
+"""More than a hundred ways to hide text in a mail from its reader but not from a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mail that was made to hurt: each a name and the bytes, built when asked for."""
+"""Hostile mail: names, and functions that build the bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The link that a mail asks to follow is found, and none that does harm or leads elsewhere."""
+"""The action link of a mail is found, and no harmful or unrelated one."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ NONE = [
 
 
 @pytest.mark.parametrize(("text", "end"), FOUND)
-def test_the_link_is_found_whole(text: str, end: str) -> None:
+def test_the_link_is_found_completely(text: str, end: str) -> None:
     found = find_link(text)
 
     assert found is not None
@@ -137,7 +137,7 @@ def test_no_other_link_is_taken_for_it(text: str) -> None:
     assert find_link(text) is None
 
 
-def test_the_link_that_asks_for_a_click_wins() -> None:
+def test_the_link_with_a_call_to_action_is_chosen() -> None:
     links = [
         Link("Logo", "https://example.com/"),
         Link("Confirm your address", "https://click.example.com/c/9f8a7b6c5d4e3f2a1b0c"),
@@ -148,7 +148,7 @@ def test_the_link_that_asks_for_a_click_wins() -> None:
     assert "https://click.example.com/c/9f8a7b6c5d4e3f2a1b0c" == find_link("", links)
 
 
-def test_what_harms_in_one_place_is_taken_from_no_other() -> None:
+def test_a_harmful_link_is_never_chosen() -> None:
     url = f"https://a.com/confirm/{ID}"
 
     assert url == find_link("", [Link("Confirm", url)])
@@ -209,7 +209,7 @@ PAGES += [
 
 
 @pytest.mark.parametrize(("page", "url"), PAGES)
-def test_a_link_of_a_page_is_told_by_its_words_or_its_sentence(page: str, url: str | None) -> None:
+def test_an_html_link_is_recognised_by_its_text_or_sentence(page: str, url: str | None) -> None:
     head = "Subject: x\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
     parsed = parse_message(f"{head}<html><body>{page}</body></html>".encode(), Limits())
 

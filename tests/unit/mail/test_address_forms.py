@@ -1,4 +1,4 @@
-"""Addresses are compared as they are routed, however they are written."""
+"""Addresses are compared as they are routed, in any spelling."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ANYTHING = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size
         ("bob@example。com", "bob@example.com"),
     ],
 )
-def test_the_plain_form_of_an_address(written: str, plain: str) -> None:
+def test_the_canonical_form_of_an_address(written: str, plain: str) -> None:
     assert plain == canonical_address(written)
 
 
@@ -57,7 +57,7 @@ def test_the_plain_form_of_an_address(written: str, plain: str) -> None:
         ('"b ob+a"@example.com', '"b ob"@example.com'),
     ],
 )
-def test_a_tag_belongs_to_what_stands_before_the_plus(address: str, base: str) -> None:
+def test_a_tag_belongs_to_the_address_before_the_plus(address: str, base: str) -> None:
     assert base == base_address(address)
 
 
@@ -70,7 +70,7 @@ def test_quotes_that_are_not_needed_make_no_other_address(local: str) -> None:
 
 
 @given(_ANYTHING)
-def test_the_plain_form_and_the_base_are_final(content: str) -> None:
+def test_the_canonical_form_is_idempotent(content: str) -> None:
     escaped = content.replace("\\", "\\\\").replace('"', '\\"')
     plain = canonical_address(f'"{escaped}"@example.com')
 
@@ -79,7 +79,7 @@ def test_the_plain_form_and_the_base_are_final(content: str) -> None:
 
 
 @given(_LOCALS.filter(lambda local: "+" not in local), _ATOMS)
-def test_tags_lie_where_they_are_looked_for(local: str, tag: str) -> None:
+def test_tags_are_found_by_range(local: str, tag: str) -> None:
     first, past = plus_address_range(f"{local}@example.com")
 
     assert first <= f"{local}+{tag}@example.com" < past
@@ -87,7 +87,7 @@ def test_tags_lie_where_they_are_looked_for(local: str, tag: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["postmaster", "admin", "abuse", "info", "mailer-daemon", "ROOT"])
-def test_names_that_speak_for_a_domain_are_reserved(name: str) -> None:
+def test_role_names_of_a_domain_are_reserved(name: str) -> None:
     assert is_reserved(name)
 
 

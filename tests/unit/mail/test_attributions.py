@@ -1,4 +1,4 @@
-"""Attributions in all languages, orders and line breaks, below any sentence of the writer."""
+"""Attributions in all languages, orders and wrappings, below any text of the writer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def squeezed(reply: Reply) -> str:
 
 
 def is_split_name(attribution: str) -> bool:
-    """A name alone on a line above a name may as well be how the writer signs."""
+    """A name alone on a line above a name may also be a signature."""
     return attribution.split("\n", maxsplit=1)[0] in ("Mara", "Marianne")
 
 
@@ -54,7 +54,7 @@ def test_an_attribution_begins_where_the_writers_words_end(
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 @pytest.mark.parametrize("name", sorted(ALL))
-def test_a_wrapped_name_costs_no_word_of_the_writer(name: str, sentence: str) -> None:
+def test_a_wrapped_name_removes_no_word_of_the_writer(name: str, sentence: str) -> None:
     for form in filter(is_split_name, wrapped(ALL[name])):
         reply = split_reply(f"{sentence}\n{form}\n\n{BODIES[0]}")
 
@@ -63,7 +63,7 @@ def test_a_wrapped_name_costs_no_word_of_the_writer(name: str, sentence: str) ->
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 @pytest.mark.parametrize("attribution", [*TORN, *SPARSE])
-def test_sparse_and_torn_attributions_need_no_quote_marks(attribution: str, sentence: str) -> None:
+def test_incomplete_attributions_need_no_quote_marks(attribution: str, sentence: str) -> None:
     reply = split_reply(f"{sentence}\n\n{attribution}\n\nOld words\n\nmore")
 
     assert "".join(sentence.split()) == squeezed(reply)
@@ -122,9 +122,7 @@ def test_a_sentence_with_a_date_above_a_quotation_stays(own: str) -> None:
     ("before", "after"), [("\u202b", "\u202c"), ("\u200f", "\u200f"), ("\u202a", "")]
 )
 @pytest.mark.parametrize("old", BODIES)
-def test_marks_of_direction_around_an_attribution_are_part_of_it(
-    before: str, after: str, old: str
-) -> None:
+def test_bidi_marks_around_an_attribution_are_part_of_it(before: str, after: str, old: str) -> None:
     said = f"{before}2021-05-06 21:05 GMT+2 Mara Holm <m@x.example>{after}:{after}"
 
     assert "I agree." == split_reply(f"I agree.\n\n{said}\n\n{old}").new_text

@@ -1,4 +1,4 @@
-"""Bounces of any server: reasons in many languages, wherever a notice puts them."""
+"""Bounces of any server: reasons in many languages, anywhere in the notice."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_person_is_no_mail_server(body: str) -> None:
         ("5.0.0", "smtp; 550 could not find the mailbox of that person", True),
     ],
 )
-def test_only_what_is_certain_is_hard(status: str, diagnostic: str, hard: bool) -> None:
+def test_only_certain_failures_are_hard_bounces(status: str, diagnostic: str, hard: bool) -> None:
     assert hard == status_report(status, diagnostic).hard
 
 

@@ -161,7 +161,7 @@ def test_text_in_another_charset_is_not_taken_for_damaged_utf_8(codec: str, line
 
 
 @pytest.mark.parametrize("folded", [False, True])
-def test_a_second_cr_in_every_line_break_is_none(folded: bool) -> None:
+def test_a_doubled_cr_is_one_line_break(folded: bool) -> None:
     more = "X-Long: one\n two\n" if folded else ""
     raw = f"{FROM}{more}\nHello\nBo\n".replace("\n", "\r\r\n").encode()
 
@@ -206,6 +206,6 @@ def test_an_encoded_word_that_was_cut_off_is_decoded_as_far_as_it_goes(kind: str
         assert subject.rstrip("\ufffd ").removeprefix("Re: ") in text
 
 
-def test_what_only_looks_like_the_start_of_an_encoded_word_stays() -> None:
+def test_text_that_only_looks_like_an_encoded_word_stays() -> None:
     for subject in ("Use =?utf-8?Q? for letters", "=?utf-8?Q?", "a =?x?= b"):
         assert subject == parse_message(f"Subject: {subject}\n\nHi".encode()).subject

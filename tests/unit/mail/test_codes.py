@@ -1,4 +1,4 @@
-"""A one-time code is found in the mails that bring one, and in no others."""
+"""A one-time code is found in mails that have one, and in no others."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ FORMS = {
     "AB1-2CD": "AB1-2CD",
     "KX7P2M": "KX7P2M",
 }
-"""How a code is written, and how it is typed."""
+"""A code as written in a mail, and as typed."""
 
 SENTENCES = (
     "Your code is: {}",
@@ -230,7 +230,9 @@ ABOUT_OTHERS = (
 
 @pytest.mark.parametrize("sentence", ABOUT_OTHERS)
 @pytest.mark.parametrize("number", OTHERS)
-def test_years_phones_dates_and_orders_are_no_codes(number: str, sentence: str) -> None:
+def test_years_phone_numbers_dates_and_order_numbers_are_no_codes(
+    number: str, sentence: str
+) -> None:
     text = sentence.format(number)
 
     assert (None, None) == (find_code("Acme", text), find_code(text, "Hello"))

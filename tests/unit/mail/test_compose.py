@@ -31,7 +31,7 @@ def outgoing(**changes: Any) -> ComposeInput:
     return ComposeInput(**(fields | changes))
 
 
-def test_what_was_written_is_what_is_read() -> None:
+def test_a_composed_mail_is_parsed_back_unchanged() -> None:
     raw = compose(
         outgoing(
             subject="Grüße 你好 " * 20,
@@ -89,7 +89,7 @@ OTHER = compose(outgoing(internet_message_id="other@example.org"))
     ids=["a mail", "no end", "empty", "bare LF", "8bit", "long line", "controls", "our boundary"],
 )
 def test_a_mail_in_a_mail_is_never_in_base64(content: bytes, sent_as: tuple[str, str]) -> None:
-    """Python's own parser finds nothing wrong with it, and the bytes are those we were given."""
+    """Python's parser finds no defect, and the bytes are the given ones."""
     attached = (OutgoingAttachment("mail.eml", "message/rfc822", content),)
     raw = compose(outgoing(attachments=attached))
     part = list(email.message_from_bytes(raw, policy=email.policy.default).iter_parts())[1]
@@ -111,12 +111,12 @@ def test_an_address_in_any_script_is_written_as_it_is(address: str) -> None:
 
 
 @pytest.mark.parametrize("local", ["ü\u200b", "ü\u202e", "ü ü", "ü..ü", "ü<ü", "ü" * 33])
-def test_an_address_with_what_cannot_be_seen_is_refused(local: str) -> None:
+def test_an_address_with_invisible_characters_is_refused(local: str) -> None:
     with pytest.raises(InvalidInput):
         compose(outgoing(to=(("", f"{local}@example.org"),)))
 
 
-def test_an_address_of_ours_can_be_written_by_everybody() -> None:
+def test_our_addresses_are_ascii() -> None:
     with pytest.raises(InvalidInput, match="ASCII"):
         parse_own_address("jürgen@example.org")
 
@@ -147,7 +147,7 @@ def test_blind_copies_are_not_in_the_headers() -> None:
         ("text", {"text": None}),
     ],
 )
-def test_what_cannot_be_sent_is_refused_by_name(field: str, changes: dict[str, Any]) -> None:
+def test_invalid_fields_are_refused_by_name(field: str, changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as refused:
         compose(outgoing(**changes))
 

@@ -22,7 +22,7 @@ from postroom.mail.text.fold import fold
         ("\u200b\u00ad", ""),
     ],
 )
-def test_folding_makes_equal_what_looks_equal(text: str, folded: str) -> None:
+def test_text_that_looks_equal_folds_equally(text: str, folded: str) -> None:
     assert folded == fold(text)
 
 
@@ -31,7 +31,7 @@ def test_accents_count() -> None:
 
 
 @given(st.text())
-def test_folding_twice_changes_nothing(text: str) -> None:
+def test_folding_is_idempotent(text: str) -> None:
     once = fold(text)
 
     assert once == fold(once)
@@ -44,5 +44,5 @@ def test_the_fast_path_agrees_with_the_long_one(text: str) -> None:
 
 @given(st.lists(st.text(), min_size=2))
 def test_lines_are_folded_as_one_text(lines: list[str]) -> None:
-    """With a carriage return between them, which is white space too, a text is folded at once."""
+    """Lines are joined with carriage returns, which are white space too, and folded at once."""
     assert fold("\r".join(lines)) == fold("\n".join(lines))

@@ -1,4 +1,4 @@
-"""Small mails with everything we read in them; `--update-golden` writes the JSON anew."""
+"""Small mails with all parsed fields; `--update-golden` rewrites the JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "mail"
 
 
 def as_json(parsed: ParsedMessage) -> dict[str, Any]:
-    """Everything but the empty, with files as their first bytes."""
+    """All fields that are not empty, with the first bytes of files."""
     values = asdict(parsed)
     values["date"] = parsed.date.isoformat() if parsed.date else None
     values["headers"] = [f"{name}: {value}" for name, value in parsed.headers]
@@ -36,7 +36,7 @@ def without_empty(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.eml")), ids=lambda path: path.stem)
-def test_a_golden_mail_reads_as_it_always_did(path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_golden_mail_is_parsed_as_recorded(path: Path, request: pytest.FixtureRequest) -> None:
     found = json.dumps(as_json(read_message(path.read_bytes(), Limits())), indent=1,
                        ensure_ascii=False, default=list) + "\n"  # fmt: skip
     expected = path.with_suffix(".json")

@@ -19,7 +19,7 @@ def is_caught(html: str) -> bool:
     return SHOWN in parsed.text and not told and bool(parsed.security.hidden_text)
 
 
-def test_hidden_text_is_kept_out_and_reported() -> None:
+def test_hidden_text_is_omitted_and_reported() -> None:
     missed = [name for name, html in TRICKS if not is_caught(html)]
 
     assert len(TRICKS) >= 120
@@ -38,14 +38,14 @@ def hash_of(words: str) -> str:
     return hashlib.sha256(words.encode()).hexdigest()
 
 
-def test_a_reason_a_hash_and_a_length_are_given_and_not_the_words() -> None:
+def test_reports_have_reason_hash_and_length_instead_of_text() -> None:
     parsed = parse_message(html_mail(f'<p>Hi</p><p style="display:none">{SECRET}</p>'))
 
     (hidden,) = parsed.security.hidden_text
     assert ("display", hash_of(SECRET), len(SECRET), 1) == astuple(hidden)
 
 
-def test_the_same_words_are_told_once_with_a_count() -> None:
+def test_repeated_hidden_text_is_reported_once_with_a_count() -> None:
     secret = f'<p>Hi</p><p style="display:none">{SECRET}</p>'
 
     (hidden,) = parse_message(html_mail(secret * 50)).security.hidden_text
@@ -53,7 +53,7 @@ def test_the_same_words_are_told_once_with_a_count() -> None:
     assert ("display", hash_of(SECRET), len(SECRET), 50) == astuple(hidden)
 
 
-def test_of_many_words_a_few_are_told_and_how_many_there_were() -> None:
+def test_reports_of_hidden_text_are_limited_and_counted() -> None:
     html = "".join(f'<p>Hi</p><p style="display:none">{SECRET} no {n}</p>' for n in range(150))
 
     security = parse_message(html_mail(html)).security
@@ -61,7 +61,7 @@ def test_of_many_words_a_few_are_told_and_how_many_there_were() -> None:
     assert (20, 150) == (len(security.hidden_text), security.hidden_text_total)
 
 
-def test_a_mail_in_one_colour_is_read_all_the_same() -> None:
+def test_a_mail_in_one_colour_is_parsed() -> None:
     parsed = parse_message(html_mail("<body style='background:black'><p>Read me</p>"))
 
     assert "Read me" == parsed.text
@@ -70,9 +70,7 @@ def test_a_mail_in_one_colour_is_read_all_the_same() -> None:
 
 @pytest.mark.parametrize("said", ["black", "#000", "#000000", "rgb(0,0,0)"])
 @pytest.mark.parametrize("form", ["<p style='color:{}'>", "<font color='{}'>"])
-def test_a_mail_that_asks_for_the_colour_of_its_background_shows_nothing(
-    form: str, said: str
-) -> None:
+def test_text_in_the_background_colour_is_hidden(form: str, said: str) -> None:
     html = f"<body style='background:black'>{form.format(said)}Read me"
     parsed = parse_message(html_mail(html))
 
@@ -87,7 +85,7 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize("kind", TOO_MUCH)
-def test_what_styles_beyond_the_limit_could_hide_is_hidden(kind: str) -> None:
+def test_text_that_styles_beyond_the_limit_could_hide_is_omitted(kind: str) -> None:
     html = f"{TOO_MUCH[kind]}<style>.x{{display:none}}</style><p class='x'>{SECRET}</p>"
     parsed = parse_message(html_mail(html))
 

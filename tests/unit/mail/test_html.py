@@ -41,11 +41,11 @@ from postroom.model.limits import Limits
         ("One <?xml x ?>two", "One two"),
     ],
 )
-def test_html_reads_well_as_text(html: str, text: str) -> None:
+def test_html_is_converted_to_readable_text(html: str, text: str) -> None:
     assert text == html_to_text(html).text
 
 
-def test_links_are_listed_with_where_they_go() -> None:
+def test_links_are_listed_with_their_targets() -> None:
     links = html_to_text('<a href="https://example.org/confirm?t=1">Confirm</a>').links
 
     assert [("Confirm", "https://example.org/confirm?t=1")] == [(li.text, li.url) for li in links]
@@ -81,7 +81,7 @@ def test_html_beyond_the_limit_is_cut_and_says_so() -> None:
         ('<a href="https://ok.example" ping="https://evil.example">x</a>', "evil"),
     ],
 )
-def test_sanitised_html_runs_and_loads_nothing(html: str, gone: str) -> None:
+def test_sanitised_html_has_no_scripts_and_no_loads(html: str, gone: str) -> None:
     assert gone not in sanitise_html(html)
 
 
@@ -123,7 +123,7 @@ def test_heavy_libraries_are_only_loaded_for_html() -> None:
         '<table background="https://evil.example/?q=secret"><tr><td>Hi</td></tr></table>',
     ],
 )
-def test_nothing_in_text_or_html_fetches_by_itself(html: str) -> None:
+def test_no_text_or_html_loads_resources(html: str) -> None:
     text, clean = html_to_text(html).text, sanitise_html(html)
 
     assert "://" not in text

@@ -31,7 +31,7 @@ def selectors(words: bytes) -> str:
 
 @pytest.mark.parametrize("char", INVISIBLE, ids=lambda char: f"{ord(char):04x}")
 @pytest.mark.parametrize("one_line", [True, False])
-def test_what_does_not_show_goes_between_letters(char: str, one_line: bool) -> None:
+def test_invisible_characters_between_letters_are_removed(char: str, one_line: bool) -> None:
     shown = cleaned(f"a{char}b", one_line=one_line)
 
     assert char not in shown
@@ -56,7 +56,7 @@ def test_what_does_not_show_goes_between_letters(char: str, one_line: bool) -> N
     ],
 )
 @pytest.mark.parametrize("one_line", [True, False])
-def test_what_people_write_stays(text: str, one_line: bool) -> None:
+def test_ordinary_text_stays(text: str, one_line: bool) -> None:
     removed = Removed()
 
     assert text == cleaned(text, removed, one_line=one_line)
@@ -98,18 +98,18 @@ def test_what_people_write_stays(text: str, one_line: bool) -> None:
     ],
 )
 @pytest.mark.parametrize("one_line", [True, False])
-def test_what_only_a_machine_reads_goes(text: str, shown: str, one_line: bool) -> None:
+def test_machine_readable_characters_are_removed(text: str, shown: str, one_line: bool) -> None:
     assert shown == cleaned(text, one_line=one_line)
 
 
 @pytest.mark.parametrize("one_line", [True, False])
-def test_no_mark_of_direction_stays(one_line: bool) -> None:
+def test_bidi_marks_are_removed(one_line: bool) -> None:
     assert "שלום! (C++) abc" == cleaned(
         "שלום!\u200f (C++\u200e) \u061ca\u200eb\u202cc", one_line=one_line
     )
 
 
-def test_a_line_has_no_other_line_in_it() -> None:
+def test_line_separators_are_removed_from_a_line() -> None:
     assert "one two three" == cleaned("one\u2028two\u2029three", one_line=True)
     assert "one\u2028two" == cleaned("one\u2028two")
 
@@ -125,7 +125,7 @@ def test_what_was_removed_is_counted_by_kind() -> None:
 
 @given(st.text(alphabet=st.one_of(st.sampled_from([*INVISIBLE, *"aא😀葛م1❤\U0001f3f4"]),
                                   st.characters()), max_size=40), st.booleans())  # fmt: skip
-def test_cleaning_twice_changes_nothing_and_search_sees_the_same(text: str, one_line: bool) -> None:
+def test_cleaning_is_idempotent_and_does_not_change_search(text: str, one_line: bool) -> None:
     once = cleaned(text, one_line=one_line)
 
     assert once == cleaned(once, one_line=one_line)

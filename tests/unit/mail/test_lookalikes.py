@@ -1,4 +1,4 @@
-"""Look-alike senders: 500 made pairs are found, thousands of ordinary senders are left alone."""
+"""Look-alike senders: 500 generated imitations are found, thousands of ordinary senders are not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GLYPHS = (("l", "1"), ("o", "0"), ("m", "rn"), ("w", "vv"), ("d", "cl"), ("e", "
 
 
 def tricks(known: str) -> Iterator[str]:
-    """Senders that want to be taken for somebody at a domain, each by another trick."""
+    """Senders that imitate a domain, each in another way."""
     name, dot, rest = known.partition(".")
     middle = len(name) // 2
     swapped = name[:middle] + name[middle + 1] + name[middle] + name[middle + 2 :]

@@ -1,4 +1,4 @@
-"""The part of a text that a search by words was after."""
+"""The excerpt of a text that a keyword search matched."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from postroom.mail.text.terms import around, mark, terms_of
         ("paid 1,000 of 10,000", "1000", "paid <mark>1,000</mark> of 10,000"),
     ],
 )
-def test_what_was_looked_for_is_marked_and_the_rest_escaped(text, asked, expected):
+def test_matches_are_marked_and_the_rest_escaped(text, asked, expected):
     assert expected == mark(text, set(terms_of(asked)), (), 200)
 
 
-def test_a_phrase_is_marked_whole():
+def test_a_phrase_is_marked_completely():
     assert "paid <mark>NET 30</mark> days" == mark("paid NET 30 days", (), [fold("net 30")], 200)
 
 
@@ -56,7 +56,7 @@ def test_of_a_phrase_and_a_word_the_first_is_shown_and_both_are_marked():
 
 
 @pytest.mark.parametrize("filler", ["filler ", "Füller… "])
-def test_what_stands_at_the_end_of_a_long_text_is_shown(filler):
+def test_a_match_at_the_end_of_a_long_text_is_shown(filler):
     text = filler * 8_000 + "needle net 30"
 
     assert mark(text, {"needl"}, (), 60).endswith("<mark>needle</mark> net 30")
@@ -68,7 +68,7 @@ def test_a_run_that_matches_everywhere_is_cut_too():
     assert len(mark("天" * 5_000, {"天天"}, (), 60)) < 100
 
 
-def test_neighbours_are_one_mark():
+def test_adjacent_matches_are_one_mark():
     assert "<mark>天气很</mark>好" == mark("天气很好", {"天气", "气很"}, (), 200)
 
 

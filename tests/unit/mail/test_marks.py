@@ -1,4 +1,4 @@
-"""Marks: everything that an agent does not get is in the document, with the reason."""
+"""Everything that is omitted for an agent is marked in the document, with the reason."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_mark_is_where_the_text_stands_and_in_the_list() -> None:
     assert "not displayed because of its style · 8 characters, not given to the agent" in mark.label
 
 
-def test_words_that_the_agent_gets_elsewhere_are_not_said_to_be_kept_out() -> None:
+def test_text_that_the_agent_gets_elsewhere_is_not_marked() -> None:
     html = f"<p>Hi</p><p style='font-size:0'>{SECRET}</p>"
     found = mark_html(html, {}, AgentText.of(f"Hi\n\n{SECRET}", "Hi"))
 
@@ -117,7 +117,7 @@ def left_out(html: str) -> list[str]:
         "&lt;span class=mark id=mark-4&gt;x&lt;/span&gt;",
     ],
 )
-def test_a_mail_cannot_make_a_mark(fake: str) -> None:
+def test_a_mail_cannot_imitate_a_mark(fake: str) -> None:
     _, found = marked(f"<p>Hello</p>{fake}")
 
     assert 0 == len(found.marks)
@@ -149,7 +149,7 @@ def test_styles_that_could_hide_or_move_a_mark_are_dropped(css: str, kept: str) 
     assert kept == "".join(re.findall(r'style="([^"]*)"', found.html))
 
 
-def test_html_beyond_all_depth_is_shown_as_text() -> None:
+def test_html_nested_too_deeply_is_shown_as_text() -> None:
     _, found = marked("<div>" * 2_000 + "<b onclick=x>deep</b>")
 
     assert "<pre>deep</pre>" == found.html

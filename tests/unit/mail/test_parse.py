@@ -78,14 +78,14 @@ def test_no_bytes_at_all_are_still_a_message() -> None:
     assert 0 == parsed.size_bytes
 
 
-def test_nothing_that_cannot_be_stored_comes_out() -> None:
+def test_the_result_can_always_be_stored() -> None:
     parsed = parse_message(b"Subject: a\0b\xff\nFrom: \0x@y\n\nnul\0 +2AA-\xed\xa0\x80")
 
     assert "\0" not in parsed.subject + parsed.text + parsed.addresses[0].address
     assert parsed.text.encode()
 
 
-def test_a_mail_that_breaks_our_own_code_keeps_its_headers(monkeypatch) -> None:
+def test_a_mail_that_causes_an_internal_error_keeps_its_headers(monkeypatch) -> None:
     monkeypatch.setattr(parse, "collect", breaks_on_bodies(parse.collect))
 
     parsed = parse_message(b"Subject: Still here\nFrom: a@b.example\n\nA body")
@@ -95,7 +95,7 @@ def test_a_mail_that_breaks_our_own_code_keeps_its_headers(monkeypatch) -> None:
 
 
 def breaks_on_bodies(collect):
-    """Reading that runs out of memory once there is a body."""
+    """A parser that runs out of memory on bodies."""
 
     def broken(root, limits):
         if root.raw[root.start : root.end].strip():

@@ -1,4 +1,4 @@
-"""The text of PDFs, of good ones and of those that are made to do harm."""
+"""The text of PDFs, valid and hostile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GOOD = make_pdf("Invoice 4711", ["Total: 99 EUR"])
 
 
 def pdf(*objects: bytes, trailer: bytes = b"<< /Root 1 0 R >>") -> bytes:
-    """A PDF without a table of its objects: readers then look for them."""
+    """A PDF without an object table: readers then search for the objects."""
     written = (b"%d 0 obj\n%s\nendobj\n" % (n, body) for n, body in enumerate(objects, start=1))
     return b"%PDF-1.7\n" + b"".join(written) + b"trailer\n" + trailer + b"\nstartxref\n0\n%%EOF\n"
 
@@ -88,7 +88,7 @@ HOSTILE = {
 }
 
 
-async def test_the_text_of_a_good_one():
+async def test_the_text_of_a_valid_pdf():
     answer = await in_process(extract_as_json, GOOD, CHARS, BOUNDS, imports=modules_for(PDF))
 
     assert ExtractedText("Invoice 4711\nTotal: 99 EUR") == from_json(answer)
@@ -99,7 +99,7 @@ def test_one_character_more_than_asked_for_tells_that_there_is_more():
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_one_gives_little_text_or_none(name):
+async def test_a_hostile_pdf_gives_little_text_or_none(name):
     try:
         modules = modules_for(file_kind(HOSTILE[name]) or PDF)
         answer = await in_process(extract_as_json, HOSTILE[name], CHARS, BOUNDS, imports=modules)
@@ -112,8 +112,8 @@ async def test_a_hostile_one_gives_little_text_or_none(name):
 
 
 @pytest.mark.parametrize("step", [7, 61])
-def test_a_broken_one_is_read_or_refused(step):
-    """In this very process: the reader itself must not fall over."""
+def test_a_broken_pdf_is_read_or_refused(step):
+    """In this process: the reader itself must not crash."""
     for place in range(0, len(GOOD), step):
         broken = GOOD[:place] + bytes([GOOD[place] ^ 0x15]) + GOOD[place + 1 :]
         with suppress(ValueError):
@@ -142,7 +142,7 @@ def printed(content: bytes, resources: bytes = b"", *more: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("reason", UNSEEN)
-def test_what_a_reader_does_not_see_is_left_out(reason):
+def test_invisible_text_of_a_pdf_is_omitted(reason):
     found = read_pdf(printed(UNSEEN[reason] + SEEN), CHARS)
 
     assert "black words" == found.text
@@ -164,7 +164,7 @@ def test_white_text_on_a_colour_is_seen():
     assert ExtractedText("Banner\nblack words") == read_pdf(printed(banner + SEEN), CHARS)
 
 
-def test_a_white_box_does_not_make_white_text_seen():
+def test_white_text_on_a_white_box_is_hidden():
     box = b"1 1 1 rg 50 690 300 40 re f "
 
     assert "black words" == read_pdf(printed(box + UNSEEN["white on white"] + SEEN), CHARS).text
@@ -186,7 +186,7 @@ def test_the_text_layer_of_a_scan_is_read_with_a_warning():
     assert "scanned page" in found.warnings[0]
 
 
-def test_the_layer_of_a_scan_is_left_out_beside_text_that_shows():
+def test_the_text_layer_of_a_scan_is_omitted_if_there_is_visible_text():
     scan = b"q 595 0 0 842 0 0 cm /I Do Q " + UNSEEN["invisible in print"] + SEEN
 
     found = read_pdf(printed(scan, b"/XObject << /I 6 0 R >>", PICTURE), CHARS)

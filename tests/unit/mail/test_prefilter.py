@@ -1,4 +1,4 @@
-"""Quick tests before slow ones: they may let too much through, and never lose anything."""
+"""Prefilters before expensive checks have false positives, but no false negatives."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def texts() -> list[str]:
 
 
 @pytest.mark.one_python
-def test_no_quick_test_changes_what_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefilters_do_not_change_what_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     given = texts()
     quick = [split_reply(text) for text in given]
     for name in ("may_have_verb", "may_be_dated", "may_have_zone", "may_have_date"):
@@ -91,7 +91,7 @@ def test_the_lines_with_verbs_are_those_in_which_each_verb_stands() -> None:
         assert wanted == quoting.lines_with_verbs(text)
 
 
-def test_behind_very_many_lines_with_verbs_all_lines_may_have_one() -> None:
+def test_after_too_many_lines_with_verbs_the_prefilter_accepts_all() -> None:
     text = "she wrote\n\n" * 1_000
 
     found = quoting.lines_with_verbs(text)
@@ -128,7 +128,7 @@ def test_a_prefilter_is_false_where_no_part_of_the_pattern_is() -> None:
 @pytest.mark.parametrize(
     "sender", ["MAILER-DAEMON@x.example", "Post-Master <a@x.example>", "<>", "Mail System <a@x>"]
 )
-def test_the_quick_look_at_a_sender_misses_no_mail_system(sender: str) -> None:
+def test_the_prefilter_for_mail_systems_misses_none(sender: str) -> None:
     assert reports._DAEMONS.search(sender)
 
     assert reports._may_be_daemon(sender)

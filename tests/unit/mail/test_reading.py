@@ -1,4 +1,4 @@
-"""The small readers: words, addresses, dates, parameters, transfer encodings, charsets."""
+"""Small parsers: words, addresses, dates, parameters, transfer encodings, charsets."""
 
 from __future__ import annotations
 
@@ -67,9 +67,7 @@ def test_encoded_words_are_decoded(raw: str, decoded: str) -> None:
         (",,;", []),
     ],
 )
-def test_addresses_are_read_as_people_write_them(
-    raw: str, mailboxes: list[tuple[str, str]]
-) -> None:
+def test_addresses_are_parsed_in_common_forms(raw: str, mailboxes: list[tuple[str, str]]) -> None:
     found, _ = parse_mailboxes(raw, max_count=500)
 
     assert mailboxes == [(mailbox.name, mailbox.address) for mailbox in found]
@@ -110,12 +108,12 @@ def test_the_limit_of_addresses_holds_at_the_limit_and_past_it() -> None:
         "Sat Oct 10 2026 04:00:00 GMT-0400 (Eastern Daylight Time)",
     ],
 )
-def test_dates_are_read_in_the_forms_that_are_sent(raw: str) -> None:
+def test_dates_are_parsed_in_common_forms(raw: str) -> None:
     assert datetime(2026, 10, 10, 8, tzinfo=UTC) == parse_date(raw)
 
 
 @pytest.mark.parametrize("raw", ["", "yesterday", "32 Oct 2026 10:00:00 +0000", "0", "Sat, , , :"])
-def test_what_is_no_date_is_none(raw: str) -> None:
+def test_an_invalid_date_is_none(raw: str) -> None:
     assert parse_date(raw) is None
 
 
@@ -156,7 +154,7 @@ def test_parameters_are_read(raw: str, value: str, parameters: dict[str, str]) -
         ("x-unheard-of", b"as it is", b"as it is"),
     ],
 )
-def test_transfer_encodings_are_undone(encoding: str, raw: bytes, decoded: bytes) -> None:
+def test_transfer_encodings_are_decoded(encoding: str, raw: bytes, decoded: bytes) -> None:
     assert decoded == decode_transfer(raw, encoding)
 
 
@@ -183,7 +181,7 @@ def test_bytes_become_text(charset: str | None, raw: bytes, text: str) -> None:
 @pytest.mark.parametrize(
     "name", ["base64", "zlib", "bz2", "hex", "rot13", "idna", "punycode", "undefined"]
 )
-def test_codecs_that_are_no_charsets_are_refused(name: str) -> None:
+def test_python_codecs_that_are_no_charsets_are_refused(name: str) -> None:
     assert codec_name(name) is None
 
 

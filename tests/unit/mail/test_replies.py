@@ -37,7 +37,7 @@ ATTRIBUTIONS = (
 
 
 @pytest.mark.parametrize("attribution", ATTRIBUTIONS)
-def test_a_reply_above_quote_marks_is_told_apart(attribution: str) -> None:
+def test_a_reply_above_quote_marks_is_separated(attribution: str) -> None:
     reply = split_reply(f"Yes, gladly.\n\n{attribution}\n\n{QUOTE}")
 
     assert "Yes, gladly." == reply.new_text
@@ -45,7 +45,7 @@ def test_a_reply_above_quote_marks_is_told_apart(attribution: str) -> None:
 
 
 @pytest.mark.parametrize("attribution", ATTRIBUTIONS)
-def test_a_reply_above_bare_old_text_is_told_apart(attribution: str) -> None:
+def test_a_reply_above_unquoted_old_text_is_separated(attribution: str) -> None:
     reply = split_reply(f"Yes, gladly.\n\n{attribution}\n\nLunch at noon?\n")
 
     assert "Yes, gladly." == reply.new_text
@@ -107,13 +107,13 @@ def test_a_forwarded_mail_stays() -> None:
     assert text == split_reply(text).new_text
 
 
-def test_a_mail_passed_on_without_a_word_stays() -> None:
+def test_a_forward_without_new_text_stays() -> None:
     text = "-----Original Message-----\nFrom: Ada\nSent: today\nTo: Bob\n\nThe offer."
 
     assert text == split_reply(text).new_text
 
 
-def test_an_mbox_mark_is_no_quotation() -> None:
+def test_an_escaped_from_line_is_no_quotation() -> None:
     text = ">From 6a82c548 Mon Sep 17 00:00:00 2001\nFrom: Ada\nDate: today\nSubject: x\n\nPatch"
 
     assert text == split_reply(text).new_text
@@ -158,7 +158,7 @@ def test_ordinary_text_is_all_new(text: str) -> None:
         "Ada Lovelace\nada@example.org\n+44 20 7946 0958\nwww.example.org",
     ],
 )
-def test_a_signature_is_set_apart(signature: str) -> None:
+def test_a_signature_is_separated(signature: str) -> None:
     reply = split_reply(f"Lunch at noon?\n\n{signature}")
 
     assert ("Lunch at noon?", signature) == (reply.new_text, reply.signature)
@@ -175,5 +175,5 @@ def test_a_signature_is_set_apart(signature: str) -> None:
         "Please call:\n\nAda Lovelace\nada@example.org\n+44 20 7946 0958",
     ],
 )
-def test_what_only_looks_like_a_signature_is_text(text: str) -> None:
+def test_text_that_only_looks_like_a_signature_is_text(text: str) -> None:
     assert text == split_reply(text).new_text

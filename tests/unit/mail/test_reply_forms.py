@@ -1,4 +1,4 @@
-"""Separators, quote marks, sign-offs and HTML of many programs, each below the same words."""
+"""Separators, quote marks, sign-offs and HTML of many programs below the same reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OLD = "\n\nOld words\n\nmore"
 
 @pytest.mark.parametrize("dress", DRESSES)
 @pytest.mark.parametrize("heading", HEADINGS)
-def test_a_separator_counts_in_any_dress(heading: str, dress: str) -> None:
+def test_separators_are_recognised_in_any_style(heading: str, dress: str) -> None:
     reply = split_reply(f"Yes, gladly.\n\n{dress.format(heading)}{OLD}")
 
     assert "Yes, gladly." == reply.new_text
@@ -92,7 +92,7 @@ DEVICES = (
 
 @pytest.mark.parametrize("device", ["", *DEVICES[:3]])
 @pytest.mark.parametrize("closing", CLOSINGS)
-def test_sign_offs_are_taken_off_one_after_the_other(closing: str, device: str) -> None:
+def test_several_sign_offs_are_removed(closing: str, device: str) -> None:
     signature = "\n\n".join(filter(None, (f"{closing}\nMara", device)))
 
     reply = split_reply(f"Lunch at noon?\n\n{signature}")
@@ -147,7 +147,7 @@ QUOTED = (
 
 @pytest.mark.parametrize("own", ["<p>Yes.</p>", "<div><div>Yes.</div></div>", "Yes.<br>"])
 @pytest.mark.parametrize("quoted", QUOTED)
-def test_structure_tells_what_html_quotes(quoted: str, own: str) -> None:
+def test_html_structure_determines_quotations(quoted: str, own: str) -> None:
     reply = split_reply(html_to_text(mark_quotes(f"<html><body>{own}{quoted}</body></html>")).text)
 
     assert "Yes." == reply.new_text
@@ -165,7 +165,7 @@ def test_html_that_is_all_quoted_is_the_message(quoted: str) -> None:
     "signature",
     ['class="gmail_signature"', 'class="moz-signature"', 'id="Signature"', 'id="x_Signature"'],
 )
-def test_structure_tells_the_signature_of_html(signature: str) -> None:
+def test_html_structure_determines_the_signature(signature: str) -> None:
     raw = f"Content-Type: text/html\n\n<p>Yes.</p><div {signature}>Mara<br>Fjord AS</div>"
 
     parsed = parse_message(raw.encode())
@@ -185,7 +185,7 @@ def test_a_blockquote_amid_own_text_and_a_forward_stay() -> None:
 @pytest.mark.parametrize("above", ["Try this:\n\n", "It fails for me.\n", "I typed\n\n"])
 @pytest.mark.parametrize("typed", [">>> import os", ">>> 1 + 1\n2\n>>> exit()"])
 @pytest.mark.parametrize("below", ["", "\n\nWhat do you get?"])
-def test_what_is_typed_into_a_program_is_no_quotation(above: str, typed: str, below: str) -> None:
+def test_shell_prompts_are_no_quotations(above: str, typed: str, below: str) -> None:
     text = above + typed + below
 
     assert text == split_reply(text).new_text

@@ -50,14 +50,16 @@ def test_a_reason_is_found_in_what_servers_say(said: str, status: str, reason: s
         ("rejected", "5.7.1", "failed", False),
     ],
 )
-def test_only_a_dead_address_is_hard(reason: str, status: str, action: str, *, hard: bool) -> None:
+def test_only_an_invalid_address_is_a_hard_bounce(
+    reason: str, status: str, action: str, *, hard: bool
+) -> None:
     assert (
         hard
         == report_recipient("a@b", action=action, status=status, diagnostic="", reason=reason).hard
     )
 
 
-def test_each_address_has_its_own_verdict() -> None:
+def test_each_address_has_its_own_status() -> None:
     report = bounce(
         "These addresses failed:\n\n<dead@b.example>:\nRemote host said: 550 5.1.1 User unknown\n\n"
         "<full@b.example>:\nRemote host said: 552 5.2.2 Mailbox full, sorry about that\n"
@@ -84,7 +86,7 @@ def test_the_returned_mail_is_not_part_of_the_notice() -> None:
     assert ["5.1.1"] == [r.status for r in report.recipients]
 
 
-def test_a_delivery_that_worked_is_not_hard() -> None:
+def test_a_successful_delivery_is_no_bounce() -> None:
     raw = (
         b"Content-Type: multipart/report; boundary=b\n\n--b\nContent-Type: message/delivery-status"
         b"\n\nReporting-MTA: dns; x\n\nFinal-Recipient: rfc822; a@b\nAction: delivered\n"
@@ -107,7 +109,7 @@ def test_a_delivery_that_worked_is_not_hard() -> None:
         b"From: postmaster@example.org\nSubject: New mail server\n\nWe moved.",
     ],
 )
-def test_people_who_write_about_bounces_do_not_bounce(raw: bytes) -> None:
+def test_a_mail_about_bounces_is_no_bounce(raw: bytes) -> None:
     assert parse_message(raw).report is None
 
 
@@ -130,7 +132,7 @@ def test_people_who_write_about_bounces_do_not_bounce(raw: bytes) -> None:
         ("Subject: Lunch", False),
     ],
 )
-def test_mail_of_machines_is_known(headers: str, *, is_auto: bool) -> None:
+def test_automatic_mail_is_recognised(headers: str, *, is_auto: bool) -> None:
     assert is_auto == parse_message(f"From: a@b\n{headers}\n\nHi".encode()).auto_submitted
 
 
@@ -147,12 +149,12 @@ def test_mail_of_machines_is_known(headers: str, *, is_auto: bool) -> None:
         "Precedence: bulk",
     ],
 )
-def test_a_machine_is_known_by_its_headers(header: str) -> None:
+def test_automatic_mail_is_recognised_by_its_headers(header: str) -> None:
     assert parse_message(f"{header}\nSubject: x\n\nHi".encode()).auto_submitted
 
 
 @pytest.mark.parametrize(
     "header", ["Auto-Submitted: (a person) no", "From: mailer-daemon-fan@b.example", "X-Listen: 1"]
 )
-def test_a_person_is_no_machine(header: str) -> None:
+def test_mail_from_a_person_is_not_automatic(header: str) -> None:
     assert not parse_message(f"{header}\nSubject: x\n\nHi".encode()).auto_submitted

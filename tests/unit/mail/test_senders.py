@@ -36,7 +36,7 @@ def lookalikes(*headers: str) -> tuple[str, ...]:
         "Ceo <ceo\ufe0f@corp.example>",
     ],
 )
-def test_a_sender_who_pretends_is_flagged(sender: str) -> None:
+def test_a_deceptive_sender_is_flagged(sender: str) -> None:
     assert lookalikes(f"From: {sender}")
 
 
@@ -51,7 +51,7 @@ def test_a_sender_who_pretends_is_flagged(sender: str) -> None:
         "田中 Taro <taro@example.jp>",
     ],
 )
-def test_an_honest_sender_is_not(sender: str) -> None:
+def test_an_ordinary_sender_is_not_flagged(sender: str) -> None:
     assert () == lookalikes(f"From: {sender}")
 
 
@@ -97,13 +97,13 @@ def test_a_trusted_server_is_believed() -> None:
     assert Auth(spf="softfail", dkim="pass", dmarc="pass", aligned=True) == auth
 
 
-def test_anybody_else_is_not() -> None:
+def test_an_untrusted_server_is_not_believed() -> None:
     forged = [("Authentication-Results", RESULTS.replace("mx.", "mx.evil."))]
 
     assert Auth() == read_auth(forged, trusted={"mx.example.org"}, from_address="a@bank.example")
 
 
-def test_only_the_topmost_verdict_counts() -> None:
+def test_only_the_topmost_result_counts() -> None:
     headers = [
         ("Authentication-Results", "mx.example.org; spf=fail smtp.mailfrom=evil.example"),
         ("Authentication-Results", RESULTS),
@@ -137,7 +137,7 @@ def test_a_pass_for_another_domain_is_not_aligned() -> None:
         "mx.example.org; spf=fail smtp.mail==?utf-8?q?a=3B_dkim=3Dpass_header=2Ed=3Dbank?=@b",
     ],
 )
-def test_the_words_of_a_sender_are_no_verdict(header: str) -> None:
+def test_authentication_results_of_a_sender_do_not_count(header: str) -> None:
     raw = f"Authentication-Results: {header}\nFrom: a@bank.example\n\nHi".encode()
 
     auth = authenticate(raw, parse_message(raw), Trust(frozenset(["mx.example.org"])))

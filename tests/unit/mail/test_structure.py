@@ -1,4 +1,4 @@
-"""Parts, files and what tells two mails apart."""
+"""Parts, files, and the fingerprint of a mail."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_plain_part_that_only_points_to_the_html_comes_last() -> None:
     assert parsed.text.startswith("All the news")
 
 
-def test_a_part_without_an_end_is_read_to_the_end() -> None:
+def test_an_unterminated_part_is_read_to_the_end() -> None:
     raw = b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nText\n--b\n" + FILE.encode()
 
     parsed = parse_message(raw)
@@ -69,13 +69,13 @@ def test_a_part_without_an_end_is_read_to_the_end() -> None:
     assert [b"file"] == [a.content for a in parsed.attachments]
 
 
-def test_an_inner_boundary_that_begins_like_the_outer_one_is_told_apart() -> None:
+def test_an_inner_boundary_with_the_prefix_of_the_outer_one_is_distinguished() -> None:
     inner = "Content-Type: multipart/mixed; boundary=bb\n\n--bb\n\nInner\n--bb--"
 
     assert "Inner\n\nOuter" == parse_message(multipart(inner, "\nOuter")).text
 
 
-def test_a_named_text_that_is_the_only_text_shows() -> None:
+def test_a_named_text_part_is_shown_if_it_is_the_only_text() -> None:
     parsed = parse_message(multipart("Content-Type: text/plain; name=note.txt\n\nThe note"))
 
     assert "The note" == parsed.text
@@ -159,7 +159,7 @@ def test_text_is_cut_at_its_limit() -> None:
         ("trailing. ", "trailing"),
     ],
 )
-def test_a_safe_name_is_only_a_name(name: str, safe: str) -> None:
+def test_a_safe_name_has_no_path(name: str, safe: str) -> None:
     assert safe == safe_filename(name)
 
 
@@ -186,7 +186,9 @@ def test_a_download_name_fits_its_header() -> None:
         (b"", "", "application/octet-stream"),
     ],
 )  # fmt: skip
-def test_a_file_is_what_its_bytes_say(content: bytes, declared: str, detected: str) -> None:
+def test_the_type_of_a_file_is_detected_from_its_bytes(
+    content: bytes, declared: str, detected: str
+) -> None:
     assert detected == detect_type(content, declared)
 
 
@@ -201,7 +203,7 @@ def test_a_program_that_calls_itself_a_picture_is_flagged() -> None:
 MAIL = b"From: a@b\nDate: Sat, 10 Oct 2026 10:00:00 +0200\nSubject: x\n\nHi\n"
 
 
-def test_one_mail_by_two_routes_is_one_mail() -> None:
+def test_one_mail_by_two_routes_has_one_fingerprint() -> None:
     other_route = b"Received: from elsewhere\n" + MAIL.replace(b"\n", b"\r\n")
 
     assert fingerprint(parse_message(MAIL)) == fingerprint(parse_message(other_route))
@@ -217,11 +219,11 @@ def test_one_mail_by_two_routes_is_one_mail() -> None:
         (b"Subject: x", b"Subject: x\nContent-Type: text/html"),
     ],
 )
-def test_another_content_is_another_mail(old: bytes, new: bytes) -> None:
+def test_other_content_has_another_fingerprint(old: bytes, new: bytes) -> None:
     assert fingerprint(parse_message(MAIL)) != fingerprint(parse_message(MAIL.replace(old, new)))
 
 
-def test_other_files_are_another_mail() -> None:
+def test_other_files_have_another_fingerprint() -> None:
     one, other = multipart("\nHi", FILE), multipart("\nHi", FILE.replace("\n\nfile", "\n\nFILE"))
 
     assert fingerprint(parse_message(one)) != fingerprint(parse_message(other))
@@ -231,7 +233,7 @@ def test_the_parser_has_a_version() -> None:
     assert PARSER_VERSION >= 1
 
 
-def test_words_that_claim_to_be_base64_stay_words() -> None:
+def test_text_that_is_declared_as_base64_stays_text() -> None:
     prose = "These are words, not base64 at all. " * 3
 
     parsed = parse_message(f"Content-Transfer-Encoding: base64\n\n{prose}".encode())

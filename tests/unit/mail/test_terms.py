@@ -1,4 +1,4 @@
-"""Words as a search compares them."""
+"""Terms: words as a search compares them."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ def test_a_word_is_counted_as_often_as_it_occurs():
     assert {"meet": 2, "ana": 1, "inv": 1, "2041": 1} == count_terms("Meeting Ana: meet INV-2041")
 
 
-def test_a_question_is_asked_without_the_words_that_every_question_has():
+def test_stop_words_of_a_question_are_ignored():
     assert ["like", "bill"] == question_terms("How does she like to be billed?")
     assert ["who", "is", "it"] == question_terms("Who is it?")
     assert [] == question_terms("?!")
 
 
-def test_text_that_is_no_words_has_no_terms():
+def test_text_without_words_has_no_terms():
     assert {} == count_terms(" \t…—(){}\u200b_")

@@ -1,4 +1,4 @@
-"""What holds for every text."""
+"""Properties that hold for every text."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TEXTS = st.text(max_size=200)
 
 
 @given(TEXTS)
-def test_what_one_asks_with_a_text_is_found_in_it(text):
+def test_the_terms_of_a_query_are_among_the_terms_of_the_same_text(text):
     assert set(terms_of(text)) <= set(count_terms(text))
     assert set(question_terms(text)) <= set(terms_of(text))
 
 
 @given(TEXTS)
-def test_words_stand_where_they_say_and_in_order(text):
+def test_words_have_correct_positions_in_order(text):
     places = [(word.start, word.end) for word in words(text)]
 
     assert places == sorted(places)
@@ -40,7 +40,7 @@ def test_a_phrase_that_a_text_has_is_marked(before, phrase, after):
 
 
 @given(TEXTS, TEXTS)
-def test_marking_adds_nothing_but_marks(text, asked):
+def test_marking_only_adds_marks(text, asked):
     marked = mark(text, set(terms_of(asked)), (), 1_000)
 
     plain = html.unescape(re.sub("</?mark>", "", marked))

@@ -1,4 +1,4 @@
-"""The text of Word, Excel, PowerPoint and RTF files, and of files made to do harm."""
+"""The text of Word, Excel, PowerPoint and RTF files, valid and hostile."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_paragraphs_tables_and_notes_of_a_word_document():
         ('<w:color w:val="FFFFFF"/>', "", "white on white"),
     ],
 )
-def test_what_a_reader_of_a_word_document_does_not_see(properties, of_paragraph, reason):
+def test_invisible_text_of_a_word_document_is_omitted(properties, of_paragraph, reason):
     body = paragraph("seen") + paragraph("secret", properties, of_paragraph) + paragraph("end")
 
     found = read(word(body, HIDDEN + CHILD))
@@ -75,7 +75,7 @@ def test_what_a_reader_of_a_word_document_does_not_see(properties, of_paragraph,
         ("", "<w:rPr><w:vanish/></w:rPr>"),
     ],
 )
-def test_what_a_reader_of_a_word_document_does_see(properties, of_paragraph):
+def test_visible_text_of_a_word_document_is_kept(properties, of_paragraph):
     assert ExtractedText("seen") == read(word(paragraph("seen", properties, of_paragraph)))
 
 
@@ -209,7 +209,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_file_gives_little_text_or_a_reason(name):
-    # Not made by every process that collects the tests.
+    # Built lazily, not by every process that collects the tests.
     data = HOSTILE[name] or package(b"<document><t>" + b"x" * (256 * MB) + b"</t>")
     kind = file_kind(data)
     try:

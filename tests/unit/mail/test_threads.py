@@ -47,7 +47,7 @@ def mail(**headers: str) -> ParsedMessage:
         ("Note: read this", "Note: read this"),
     ],
 )
-def test_a_base_subject_is_what_it_is_about(subject: str, base: str) -> None:
+def test_a_base_subject_has_no_prefixes(subject: str, base: str) -> None:
     assert base == base_subject(subject)
 
 
@@ -114,7 +114,7 @@ def test_a_reply_without_references_finds_its_thread() -> None:
     assert "thr_1" == choose(reply, candidate())
 
 
-def test_a_stranger_does_not_enter_a_thread_by_its_subject() -> None:
+def test_an_unknown_sender_does_not_join_a_thread_by_subject() -> None:
     stranger = mail(From="mallory@evil.example", To=OURS, Subject="Re: Invoice")
 
     assert choose(stranger, candidate()) is None
@@ -132,7 +132,7 @@ def test_a_reply_to_an_unknown_mail_is_not_guessed() -> None:
     assert choose(other, candidate()) is None
 
 
-def test_the_window_closes() -> None:
+def test_the_time_window_for_subjects_ends() -> None:
     reply = mail(From="carol@example.org", To=OURS, Subject="Re: Invoice")
     inside = candidate(last_date=NOON - WINDOW)
     outside = candidate(last_date=NOON - WINDOW - timedelta(seconds=1))
@@ -186,7 +186,7 @@ def test_of_several_references_the_first_with_an_id_counts() -> None:
 
 
 def siblings(*minutes: float) -> list[Sibling]:
-    """Parts of one series that point into a thread, sent so many minutes after noon."""
+    """Parts of one series with references into a thread, sent so many minutes after noon."""
     return [
         Sibling(
             "series",
@@ -206,13 +206,13 @@ def siblings(*minutes: float) -> list[Sibling]:
         ((0, 1, 2), 31, True),
         ((0, 1, 2), 45, False),
         ((0, 1, 2), -45, False),
-        ((0, 60, 120), 200, True),  # somebody sends them slowly
+        ((0, 60, 120), 200, True),  # sent slowly
         ((0, 60, 120), 250, False),
         ((0, 300), 290, True),
         ((), 1, False),
     ],
 )
-def test_a_part_without_pointers_was_sent_along_with_its_series(
+def test_a_part_without_references_belongs_to_the_series_sent_with_it(
     minutes: tuple[float, ...], at: float, joins: bool
 ) -> None:
     orphan = mail(Subject="[PATCH 9/9] the last part")
@@ -224,7 +224,7 @@ def test_a_part_without_pointers_was_sent_along_with_its_series(
 
 
 @pytest.mark.parametrize(("at", "joins"), [(1, True), (25, True), (40, False), (-40, False)])
-def test_a_part_that_points_adopts_only_orphans_of_its_sending(at: float, joins: bool) -> None:
+def test_a_part_with_references_adopts_only_orphans_sent_with_it(at: float, joins: bool) -> None:
     pointing = mail(Subject="[PATCH 1/2] first", In_Reply_To="<cover@x>")
     orphan = Sibling(
         "orphan", "[PATCH 2/2] b", has_reference=False, date=NOON + timedelta(minutes=at)

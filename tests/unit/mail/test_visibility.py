@@ -1,4 +1,4 @@
-"""The text of a mail is what a browser shows of it; Chromium decided about each snippet."""
+"""The text of a mail is what a browser displays, as recorded from Chromium for each snippet."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.unit.mail.visibility_snippets import SNIPPETS, STRICTER, TEXT
 TRUTH = Path(__file__).parents[2] / "golden" / "visibility.json"
 
 
-def read_truth() -> dict[str, bool]:
+def read_recorded_visibility() -> dict[str, bool]:
     found = json.loads(TRUTH.read_text("utf-8"))
     return dict.fromkeys(found["shown"], True) | dict.fromkeys(found["hidden"], False)
 
 
-def write_truth(shown: dict[str, bool]) -> None:
+def write_recorded_visibility(shown: dict[str, bool]) -> None:
     names = {key: [name for name, is_shown in shown.items() if is_shown is value]
              for key, value in (("shown", True), ("hidden", False))}  # fmt: skip
     TRUTH.write_text(json.dumps(names, indent=1, ensure_ascii=False) + "\n", "utf-8")
@@ -31,28 +31,28 @@ def shows(html: str) -> bool:
     return TEXT in html_to_text(html.replace("{}", TEXT)).text
 
 
-def test_a_truth_is_recorded_for_hundreds_of_snippets() -> None:
-    truth = read_truth()
+def test_the_visibility_of_hundreds_of_snippets_is_recorded() -> None:
+    truth = read_recorded_visibility()
 
     assert set(SNIPPETS) == set(truth)
     assert sum(truth.values()) >= 150
     assert len(truth) - sum(truth.values()) >= 300
 
 
-def test_what_a_browser_does_not_show_is_no_text() -> None:
-    hidden = [name for name, is_shown in read_truth().items() if not is_shown]
+def test_text_that_a_browser_does_not_show_is_omitted() -> None:
+    hidden = [name for name, is_shown in read_recorded_visibility().items() if not is_shown]
 
     assert [] == [name for name in hidden if shows(SNIPPETS[name])]
 
 
-def test_what_a_browser_shows_is_text() -> None:
-    shown = [name for name, is_shown in read_truth().items() if is_shown]
+def test_text_that_a_browser_shows_is_kept() -> None:
+    shown = [name for name, is_shown in read_recorded_visibility().items() if is_shown]
 
     assert set(STRICTER) == {name for name in shown if not shows(SNIPPETS[name])}
 
 
 def test_hidden_text_is_reported_and_shown_text_is_not() -> None:
-    for name, is_shown in read_truth().items():
+    for name, is_shown in read_recorded_visibility().items():
         found = html_to_text(SNIPPETS[name].replace("{}", TEXT))
         is_reported = any(hidden.chars == len(TEXT) for hidden in found.hidden)
 

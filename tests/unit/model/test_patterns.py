@@ -1,4 +1,4 @@
-"""A late pattern is one of `re.compile` that is compiled when it is used."""
+"""A late pattern is a `re.compile` that is deferred until its first use."""
 
 from __future__ import annotations
 

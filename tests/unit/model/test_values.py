@@ -1,4 +1,4 @@
-"""Frozen values behave like those of the standard decorator."""
+"""Frozen values behave like frozen dataclasses."""
 
 from __future__ import annotations
 

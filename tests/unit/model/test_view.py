@@ -1,4 +1,4 @@
-"""Everything and nothing cannot be taken for each other."""
+"""Views: everything, nothing, and selections cannot be confused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VIEWS = st.one_of(st.just(EVERYTHING), st.lists(NAMES, max_size=4).map(view_of))
 
 
 @pytest.mark.parametrize("view", [EVERYTHING, NOTHING, only("a")])
-def test_a_view_has_no_truth(view: View) -> None:
+def test_a_view_has_no_truth_value(view: View) -> None:
     with pytest.raises(TypeError, match="ask what it sees"):
         _ = view or only("b")
     with pytest.raises(TypeError, match="ask what it sees"):
@@ -42,7 +42,7 @@ def test_nothing_is_not_everything() -> None:
 
 
 @given(VIEWS, st.lists(NAMES, max_size=4))
-def test_a_narrowed_view_sees_what_both_see(view: View, some: list[str]) -> None:
+def test_a_narrowed_view_is_the_intersection(view: View, some: list[str]) -> None:
     narrowed = view.narrowed_to(some)
 
     for name in (*some, "a", "ab", "c"):
@@ -50,7 +50,7 @@ def test_a_narrowed_view_sees_what_both_see(view: View, some: list[str]) -> None
 
 
 @given(VIEWS, VIEWS)
-def test_who_is_limited_is_shown_only_what_is_wholly_theirs(view: View, other: View) -> None:
+def test_a_limited_view_shows_only_objects_entirely_inside_it(view: View, other: View) -> None:
     is_whole = isinstance(other, Only) and bool(other.ids) and all(map(view.sees, other.ids))
 
     assert (isinstance(view, Everything) or is_whole) == view.covers(other)
@@ -68,15 +68,17 @@ def test_a_view_is_shown_in_the_order_in_which_it_was_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "abc", b"abc"])
-def test_one_text_is_no_view(text: Any) -> None:
-    """It would be a view of its letters."""
+def test_a_single_string_is_no_view(text: Any) -> None:
+    """It would be a view of its characters."""
     with pytest.raises(TypeError, match="not one text"):
         view_of(text)
 
 
 @given(VIEWS, VIEWS, NAMES)
-def test_what_is_gone_counts_only_for_who_had_it(view: Any, other: Any, gone: str) -> None:
-    """A removal changes nothing about what a view covers, except that nothing is left of some."""
+def test_removed_objects_count_only_in_views_that_had_them(
+    view: Any, other: Any, gone: str
+) -> None:
+    """A removal does not change what a view covers, except that nothing may be left of it."""
     if not isinstance(view, Only) or not isinstance(other, Only):
         return
     left = Only(tuple(one for one in view.named if one != gone))

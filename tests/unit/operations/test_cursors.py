@@ -1,4 +1,4 @@
-"""A cursor tells its bearer nothing, and is good for one caller and one question only."""
+"""A cursor reveals nothing, and is valid for one caller and one query."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def opened(cursor: str, request: Paged = ASKED, cursors: Cursors = OURS) -> Sort
 
 
 @given(PLACES)
-def test_a_place_comes_back_as_it_was(place):
+def test_a_position_survives_encoding_and_decoding(place):
     assert place == opened(sealed(place))
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=2, unique=True))
-def test_neither_length_nor_bytes_tell_the_place(places):
+def test_neither_length_nor_bytes_reveal_the_position(places):
     first, second = (sealed(place) for place in places)
 
     assert len(first) == len(second)
@@ -56,7 +56,7 @@ def decoded(cursor: str) -> bytes:
     return urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
 
 
-def test_the_same_place_has_the_same_cursor():
+def test_the_same_position_has_the_same_cursor():
     assert sealed((5, 7)) == sealed((5, 7))
 
 
@@ -71,7 +71,7 @@ def test_the_same_place_has_the_same_cursor():
         ListEvents(),
     ],
 )
-def test_a_cursor_of_another_question_is_refused(request_):
+def test_a_cursor_of_another_query_is_refused(request_):
     with pytest.raises(InvalidInput, match="with the same filters"):
         opened(sealed((5, 7)), request_)
 
@@ -87,7 +87,7 @@ def test_a_cursor_of_another_key_or_installation_is_refused(others):
 
 
 @given(st.data())
-def test_what_was_changed_or_cut_is_refused(data):
+def test_a_modified_or_truncated_cursor_is_refused(data):
     cursor = sealed((5, 7))
     place = data.draw(st.integers(0, len(cursor) - 1))
     outgoing_mail = data.draw(st.sampled_from("AZaz09-_=+/ é"))
@@ -112,7 +112,7 @@ def test_limit_may_change():
     assert (5, 7) == opened(cursor, ASKED.model_copy(update={"limit": 3}))
 
 
-def test_the_length_of_a_live_cursor_does_not_tell_the_place():
+def test_the_length_of_a_live_cursor_does_not_reveal_the_position():
     places = [(1, 1, 2), (2**32 - 1, 2**32 - 1, 2**31), (7, 900_000, 19_999)]
     cursors = [
         seal_position(OURS, LivePosition("work", "INBOX", ImapCriteria(query="word"), *place))
@@ -126,8 +126,8 @@ def test_the_length_of_a_live_cursor_does_not_tell_the_place():
         assert b"word" not in decoded(cursor)
 
 
-def test_nobody_pays_for_the_cipher_who_needs_no_cursor():
-    """It takes longer to load than a short list to be read at the terminal."""
+def test_the_cipher_is_loaded_only_for_cursors():
+    """Loading it takes longer than reading a short list at the terminal."""
     program = (
         "import sys, postroom.app, postroom.operations.mail.messages, postroom.surfaces.cli.output;"
         "print([name for name in sys.modules if name.startswith('cryptography')])"

@@ -10,19 +10,19 @@ from postroom.admission.rate_limits import LONG_QUEUE, MAX_RUNNING_PER_KEY, MAX_
 from postroom.errors import RateLimited
 
 
-class Callers:
-    """Requests that have their turn until they are told to leave."""
+class QueuedRequests:
+    """Requests that hold their slot until they are released."""
 
     def __init__(self, fair_queue: FairQueue) -> None:
-        self.fair_queue, self.inside, self.leave = fair_queue, 0, asyncio.Event()
+        self.fair_queue, self.inside, self.release = fair_queue, 0, asyncio.Event()
 
-    def come(self, key: str, count: int) -> list[asyncio.Task[None]]:
+    def start(self, key: str, count: int) -> list[asyncio.Task[None]]:
         return [asyncio.create_task(self._stay(key)) for _ in range(count)]
 
     async def _stay(self, key: str) -> None:
         async with self.fair_queue.of(key):
             self.inside += 1
-            await self.leave.wait()
+            await self.release.wait()
 
 
 async def settle() -> None:
@@ -32,7 +32,7 @@ async def settle() -> None:
 
 @pytest.fixture
 def fair_queue(monkeypatch: pytest.MonkeyPatch) -> FairQueue:
-    """No turn ends by itself, and whoever has asked once is remembered."""
+    """No slot times out, and every key is remembered."""
     monkeypatch.setattr(module, "COUNTED_AS_RUNNING_S", 3600.0)
     monkeypatch.setattr(module, "RECENT_S", 3600.0)
     return FairQueue()
@@ -43,45 +43,45 @@ async def ask(fair_queue: FairQueue, key: str) -> None:
         pass
 
 
-async def test_a_key_that_is_alone_does_as_it_likes(fair_queue: FairQueue) -> None:
-    callers = Callers(fair_queue)
-    tasks = callers.come("greedy", 100)
+async def test_a_single_key_may_use_every_slot(fair_queue: FairQueue) -> None:
+    callers = QueuedRequests(fair_queue)
+    tasks = callers.start("greedy", 100)
     await settle()
 
     assert 100 == callers.inside
-    callers.leave.set()
+    callers.release.set()
     await asyncio.gather(*tasks)
 
 
-async def test_a_greedy_key_has_a_few_turns_and_the_others_do_not_wait(
+async def test_a_greedy_key_gets_few_slots_and_others_do_not_wait(
     fair_queue: FairQueue,
 ) -> None:
     await ask(fair_queue, "other")
-    callers = Callers(fair_queue)
-    tasks = callers.come("greedy", 50)
+    callers = QueuedRequests(fair_queue)
+    tasks = callers.start("greedy", 50)
     await settle()
 
     assert MAX_RUNNING_PER_KEY == callers.inside
     await asyncio.wait_for(ask(fair_queue, "other"), 1)
-    callers.leave.set()
+    callers.release.set()
     await asyncio.gather(*tasks)
     assert 50 == callers.inside
 
 
 @pytest.fixture
-def never_paid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a key takes is so much that it has to make way for an hour."""
+def expensive_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request is so expensive that its key must yield for an hour."""
     monkeypatch.setattr(module, "TIME_SHARE", 1e-12)
     monkeypatch.setattr(module, "BURST_S", 3600.0)
 
 
-@pytest.mark.usefixtures("never_paid")
-async def test_who_has_many_waiting_makes_way_after_its_turns(fair_queue: FairQueue) -> None:
+@pytest.mark.usefixtures("expensive_requests")
+async def test_a_key_with_many_waiting_requests_yields(fair_queue: FairQueue) -> None:
     await ask(fair_queue, "other")
-    callers = Callers(fair_queue)
-    tasks = callers.come("greedy", MAX_RUNNING_PER_KEY + LONG_QUEUE + 1)
+    callers = QueuedRequests(fair_queue)
+    tasks = callers.start("greedy", MAX_RUNNING_PER_KEY + LONG_QUEUE + 1)
     await settle()
-    callers.leave.set()
+    callers.release.set()
     await asyncio.gather(*tasks[:MAX_RUNNING_PER_KEY])
     await settle()
 
@@ -93,71 +93,71 @@ async def test_who_has_many_waiting_makes_way_after_its_turns(fair_queue: FairQu
     assert {} == fair_queue._queues
 
 
-@pytest.mark.usefixtures("never_paid")
-async def test_who_has_a_few_waiting_does_not_make_way(fair_queue: FairQueue) -> None:
+@pytest.mark.usefixtures("expensive_requests")
+async def test_a_key_with_few_waiting_requests_does_not_yield(fair_queue: FairQueue) -> None:
     await ask(fair_queue, "other")
-    callers = Callers(fair_queue)
-    tasks = callers.come("busy", MAX_RUNNING_PER_KEY + LONG_QUEUE)
+    callers = QueuedRequests(fair_queue)
+    tasks = callers.start("busy", MAX_RUNNING_PER_KEY + LONG_QUEUE)
     await settle()
-    callers.leave.set()
+    callers.release.set()
     await asyncio.gather(*tasks)
 
     assert MAX_RUNNING_PER_KEY + LONG_QUEUE == callers.inside
 
 
-async def test_who_has_too_many_waiting_is_told_to_wait_for_answers(fair_queue: FairQueue) -> None:
+async def test_a_key_with_too_many_waiting_requests_is_refused(fair_queue: FairQueue) -> None:
     await ask(fair_queue, "other")
-    callers = Callers(fair_queue)
-    tasks = callers.come("greedy", MAX_RUNNING_PER_KEY + MAX_WAITING)
+    callers = QueuedRequests(fair_queue)
+    tasks = callers.start("greedy", MAX_RUNNING_PER_KEY + MAX_WAITING)
     await settle()
 
     with pytest.raises(RateLimited):
         await ask(fair_queue, "greedy")
-    callers.leave.set()
+    callers.release.set()
     await asyncio.gather(*tasks)
 
 
 @pytest.mark.parametrize("is_let_in", [False, True], ids=["waiting", "just let in"])
-async def test_who_leaves_while_waiting_takes_no_turn_along(
+async def test_a_cancelled_waiting_request_holds_no_slot(
     fair_queue: FairQueue, is_let_in: bool
 ) -> None:
     await ask(fair_queue, "other")
-    callers = Callers(fair_queue)
+    callers = QueuedRequests(fair_queue)
     async with AsyncExitStack() as stack:
         for _ in range(MAX_RUNNING_PER_KEY):
             await stack.enter_async_context(fair_queue.of("greedy"))
-        [leaving] = callers.come("greedy", 1)
+        [leaving] = callers.start("greedy", 1)
         await settle()
         if is_let_in:
             await stack.aclose()
         leaving.cancel()
         with suppress(asyncio.CancelledError):
             await leaving
-    tasks = callers.come("greedy", MAX_RUNNING_PER_KEY)
+    tasks = callers.start("greedy", MAX_RUNNING_PER_KEY)
     await settle()
 
     assert MAX_RUNNING_PER_KEY == callers.inside
-    callers.leave.set()
+    callers.release.set()
     await asyncio.gather(*tasks)
 
 
-async def test_who_waits_for_something_else_keeps_nobody_from_a_turn(
+async def test_a_request_in_another_wait_holds_no_slot(
     fair_queue: FairQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "COUNTED_AS_RUNNING_S", 0.0)
     await ask(fair_queue, "other")
-    callers = Callers(fair_queue)
-    tasks = callers.come("greedy", 10)
+    callers = QueuedRequests(fair_queue)
+    tasks = callers.start("greedy", 10)
     async with asyncio.timeout(50):
         while callers.inside < 10:  # noqa: ASYNC110 - a request that ends notifies nobody
             await asyncio.sleep(0)
 
     assert 10 == callers.inside
-    callers.leave.set()
+    callers.release.set()
     await asyncio.gather(*tasks)
 
 
-async def test_nothing_is_kept_of_a_key_that_is_done(fair_queue: FairQueue) -> None:
+async def test_no_state_is_kept_of_an_idle_key(fair_queue: FairQueue) -> None:
     for number in range(5):
         await ask(fair_queue, f"key_{number}")
 

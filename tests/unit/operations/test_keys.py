@@ -1,4 +1,4 @@
-"""Keys: their scopes, their limits, their end."""
+"""Keys: their scopes, limits and expiry."""
 
 from __future__ import annotations
 
@@ -83,9 +83,7 @@ async def test_a_key_works_until_it_expires(app: App, ctx: RequestContext, writt
         ("1y", "30d or 12h"),
     ],
 )
-async def test_an_expiry_that_makes_no_sense_is_refused(
-    ctx: RequestContext, written: str, words: str
-) -> None:
+async def test_an_invalid_expiry_is_refused(ctx: RequestContext, written: str, words: str) -> None:
     ctx = replace(ctx, clock=lambda: AT)
 
     with pytest.raises(InvalidInput, match=f"expires_at: .*{words}"):
@@ -113,9 +111,7 @@ async def test_an_expiry_can_be_changed_and_removed(app: App, ctx: RequestContex
         await call(ctx, keys.update_key, {"key_id": "owner", "expires_at": "1d"})
 
 
-async def test_a_key_that_expires_gives_no_key_beyond_its_own_end(
-    app: App, ctx: RequestContext
-) -> None:
+async def test_a_key_cannot_create_a_key_that_expires_later(app: App, ctx: RequestContext) -> None:
     made = {"name": "admin", "scopes": sorted(ALL_SCOPES), "expires_at": "1d"}
     key = await call(ctx, keys.create_key, made)
     own = app.context(await app.authenticate(key.key))
@@ -142,7 +138,7 @@ async def test_no_list_and_no_row_shows_a_secret(app: App, ctx: RequestContext) 
     assert all(key.key.encode() not in file.read_bytes() for file in files)
 
 
-async def test_what_a_key_may_not_see_does_not_exist_for_it(app: App, ctx: RequestContext) -> None:
+async def test_hidden_objects_do_not_exist_for_a_key(app: App, ctx: RequestContext) -> None:
     mine, theirs = await new_inbox(ctx, "mine"), await new_inbox(ctx, "theirs")
     hidden = await deliver(ctx, theirs, mail("Secret plan"))
     key = await call(
@@ -170,7 +166,7 @@ async def test_what_a_key_may_not_see_does_not_exist_for_it(app: App, ctx: Reque
             await call(limited, operation, arguments)
 
 
-async def test_the_owners_key_is_made_once_and_can_be_reset(app: App) -> None:
+async def test_the_owners_key_is_created_once_and_can_be_replaced(app: App) -> None:
     first = await app.owner_key()
     again = await app.owner_key()
     second = await app.reset_owner_key()
@@ -182,14 +178,14 @@ async def test_the_owners_key_is_made_once_and_can_be_reset(app: App) -> None:
     assert "owner" == (await app.authenticate(second)).key_id
 
 
-async def test_of_servers_that_start_at_once_one_tells_the_key_and_it_works(app: App) -> None:
+async def test_of_servers_that_start_at_once_one_shows_the_key(app: App) -> None:
     told = await asyncio.gather(*(app.owner_key() for _ in range(8)))
 
     (key,) = [key for key in told if key is not None]
     assert "owner" == (await app.authenticate(key)).key_id
 
 
-def test_a_bucket_never_gives_more_than_burst_and_rate() -> None:
+def test_a_token_bucket_never_exceeds_burst_and_rate() -> None:
     now = 0.0
     rates = RateLimits(per_second=2, burst=5, clock=lambda: now)
     served = 0
@@ -207,7 +203,7 @@ def test_a_bucket_never_gives_more_than_burst_and_rate() -> None:
         st.tuples(st.floats(0, 5), st.sampled_from(["key_1", "key_2"])), min_size=1, max_size=200
     )
 )
-def test_in_no_time_does_a_key_get_more_than_its_share_and_it_never_pays_for_another(
+def test_each_key_has_its_own_rate_limit(
     steps: list[tuple[float, str]],
 ) -> None:
     now = 0.0
@@ -235,7 +231,7 @@ def takes(rates: RateLimits, caller: str) -> bool:
 
 
 async def fed(ctx: RequestContext, name: str) -> str:
-    """An account whose provider nobody asks here; the id of its inbox."""
+    """An account whose provider is not contacted; returns the id of its inbox."""
     account = Account(
         name,
         "imap",
@@ -293,7 +289,7 @@ async def test_a_key_for_an_account_that_was_removed_sees_nothing(
     assert 0 == (await call(limited, inboxes.list_inboxes, {})).total
 
 
-async def test_a_key_cannot_be_made_for_an_account_that_is_not_there(ctx: RequestContext) -> None:
+async def test_a_key_for_an_unknown_account_is_refused(ctx: RequestContext) -> None:
     with pytest.raises(NotFound, match="account list"):
         await call(ctx, keys.create_key, {"name": "one", "accounts": ["nowhere"]})
 

@@ -1,4 +1,4 @@
-"""Operators in a search text: what is known becomes an argument, the rest stays text."""
+"""Operators in a search text: known ones become arguments, the rest stays text."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_operator_becomes_an_argument(text: str, expected: dict[str, object])
 
 
 @pytest.mark.parametrize("text", TEXT)
-def test_what_is_no_operator_stays_text(text: str) -> None:
+def test_unknown_operators_stay_text(text: str) -> None:
     assert (text, {}) == split_operators(text, NOW)
 
 
@@ -77,7 +77,7 @@ def test_operators_may_come_in_any_order(operators: list[str]) -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
+def test_any_text_is_accepted(text: str) -> None:
     rest, found = split_operators(text, NOW)
 
     assert isinstance(rest, str)

@@ -1,4 +1,4 @@
-"""Reading: texts cut to size, with a way to read on."""
+"""Reading: texts truncated to a size, with an offset to continue."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_a_long_text_is_read_in_parts_without_loss(ctx: RequestContext) ->
     assert text == "".join(parts).rstrip("\n")
 
 
-async def test_what_was_not_asked_for_is_absent_and_what_is_empty_is_there(
+async def test_only_requested_fields_are_present_even_if_empty(
     ctx: RequestContext,
 ) -> None:
     inbox = await new_inbox(ctx)
@@ -52,7 +52,7 @@ async def test_what_was_not_asked_for_is_absent_and_what_is_empty_is_there(
     assert "raw" not in shape
 
 
-async def test_attachments_come_along_as_far_as_they_fit(ctx: RequestContext) -> None:
+async def test_attachments_are_included_as_far_as_they_fit(ctx: RequestContext) -> None:
     files = [("small.txt", "text/plain", b"abc"), ("big.bin", "application/x-bin", b"x" * 90_000)]
     added = await deliver(ctx, await new_inbox(ctx), mail("Files", attachments=files))
 

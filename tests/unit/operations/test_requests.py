@@ -1,4 +1,4 @@
-"""How arguments are read, whichever surface they come through."""
+"""Parsing of arguments, on any surface."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def after(written):
         (None, None),
     ],
 )
-def test_a_moment_is_read_as_it_is_meant(written, meant):
+def test_a_timestamp_is_parsed_in_any_supported_form(written, meant):
     assert meant == after(written)
 
 
@@ -49,13 +49,13 @@ def test_a_moment_is_read_as_it_is_meant(written, meant):
     "written",
     ["2026-02-30", "2026-1-1", "2026-01-31T24:00:00Z", "2026-01-31T09:30:61Z", "now", 5, True, []],
 )
-def test_a_moment_that_is_none_is_refused_with_an_example(written):
+def test_an_invalid_timestamp_is_refused_with_an_example(written):
     with pytest.raises(InvalidInput, match="after_date: write it as 2026-01-31 or"):
         after(written)
 
 
 @given(st.datetimes(timezones=st.timezones()).filter(lambda d: 2 < d.year < 9998))
-def test_every_moment_of_rfc_3339_is_read(moment):
+def test_every_timestamp_of_rfc_3339_is_parsed(moment):
     offset = moment.utcoffset()
     if offset is None or offset.total_seconds() % 60:
         return
@@ -106,7 +106,7 @@ def test_nul_is_refused_wherever_it_hides(given):
         parse_request(ApplyLabel, given)
 
 
-def test_every_problem_is_told_at_once():
+def test_every_problem_is_reported_at_once():
     with pytest.raises(InvalidInput) as caught:
         parse_request(Paged, {"limit": 0, "offset": -1, "curser": "x"})
 

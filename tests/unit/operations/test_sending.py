@@ -1,4 +1,4 @@
-"""Sending: who gets it, what it answers, what is refused."""
+"""Sending: recipients, replies, and refusals."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_each_recipient_gets_one_copy_and_bcc_stays_secret(
         assert b"cy@" not in await ctx.blobs.read(message.raw)
 
 
-async def test_nobody_here_by_that_name_is_said(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_an_unknown_local_recipient_is_reported(ctx: RequestContext, inbox: Inbox) -> None:
     sent = await call(
         ctx, sending.send_message, outgoing_mail(inbox, to=["nobody@postroom.localhost"])
     )
@@ -112,7 +112,7 @@ async def test_a_reply_goes_to_reply_to_and_carries_the_whole_chain(
     assert ("answered",) == answered.flags
 
 
-async def test_a_reply_comes_from_the_address_that_was_written_to_and_goes_to_none_of_ours(
+async def test_a_reply_is_sent_from_the_addressed_inbox_to_others_only(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
     for email in ("sales@postroom.localhost", "info@postroom.localhost"):
@@ -142,9 +142,7 @@ async def test_a_reply_comes_from_the_address_that_was_written_to_and_goes_to_no
         assert recipients == [recipient.address for recipient in sent.recipients]
 
 
-async def test_who_is_named_as_sender_of_a_reply_is_its_sender(
-    ctx: RequestContext, inbox: Inbox
-) -> None:
+async def test_the_sender_of_a_reply_can_be_named(ctx: RequestContext, inbox: Inbox) -> None:
     alias = {"email": "sales@postroom.localhost", "inbox_id": inbox.id}
     await call(ctx, identities.create_alias, alias)
     parent = await deliver(ctx, inbox, mail("Offer", to="sales@postroom.localhost"))
@@ -157,7 +155,7 @@ async def test_who_is_named_as_sender_of_a_reply_is_its_sender(
     assert inbox.address == message.from_address
 
 
-async def test_a_reply_to_our_own_mail_goes_to_whom_we_wrote(
+async def test_a_reply_to_our_own_mail_goes_to_its_recipients(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
     first = await call(ctx, sending.send_message, outgoing_mail(inbox))
@@ -170,7 +168,7 @@ async def test_a_reply_to_our_own_mail_goes_to_whom_we_wrote(
     assert first.thread_id == second.thread_id
 
 
-async def test_a_forward_takes_text_and_files_along(ctx: RequestContext, inbox: Inbox) -> None:
+async def test_a_forward_includes_text_and_files(ctx: RequestContext, inbox: Inbox) -> None:
     files = [("a.txt", "text/plain", b"content")]
     original = await deliver(ctx, inbox, mail("Plan", "The text.", attachments=files))
 
@@ -217,7 +215,7 @@ async def test_several_inboxes_must_be_named(ctx: RequestContext, inbox: Inbox) 
         ({"from": "nobody@postroom.localhost"}, NotFound, "from"),
     ],
 )
-async def test_an_outgoing_mail_with_a_fault_is_named_and_nothing_is_sent(
+async def test_an_invalid_mail_is_refused_and_nothing_is_sent(
     ctx: RequestContext, inbox: Inbox, changes: dict[str, Any], kind: type[MailError], words: str
 ) -> None:
     with pytest.raises(kind, match=words):
@@ -261,7 +259,7 @@ async def test_fifty_callers_with_one_key_send_one_mail(ctx: RequestContext, inb
         await call(ctx, sending.send_message, {**keyed, "subject": "Other"})
 
 
-async def test_a_message_id_we_never_saw_still_makes_a_reply(
+async def test_a_reply_to_an_unknown_message_id_is_possible(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
     sent = await call(ctx, sending.send_message, outgoing_mail(inbox, in_reply_to="<far@away>"))

@@ -1,4 +1,4 @@
-"""Numbers that several processes add to are one truth, whoever is asked and whoever is killed."""
+"""Shared counters of several processes have one value in each, and survive kills."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 from postroom.pipeline.counters import PART_BYTES, Counts, SharedCounters
 
 
-def test_whoever_is_asked_tells_the_sums_over_all_parts() -> None:
+def test_every_process_reads_the_sums_over_all_processes() -> None:
     counters = SharedCounters(3)
     parts = [counters.part(n) for n in range(3)]
     parts[0].own(("asked",))[0] += 2
@@ -19,7 +19,7 @@ def test_whoever_is_asked_tells_the_sums_over_all_parts() -> None:
     assert [expected] * 3 == [part.totals() for part in parts]
 
 
-def test_whoever_takes_over_a_part_goes_on_with_its_numbers() -> None:
+def test_a_new_process_continues_the_counts_of_its_slot() -> None:
     counters = SharedCounters(2)
     counters.part(1).own(("asked",))[0] += 2
     heir = counters.part(1)
@@ -29,7 +29,7 @@ def test_whoever_takes_over_a_part_goes_on_with_its_numbers() -> None:
     assert {("asked",): [3], ("new",): [1]} == counters.totals()
 
 
-def test_a_process_that_is_killed_has_told_all_it_counted() -> None:
+def test_a_killed_process_has_published_its_counts() -> None:
     counters = SharedCounters(2)
     child = os.fork()
     if child == 0:
@@ -44,8 +44,8 @@ def test_a_process_that_is_killed_has_told_all_it_counted() -> None:
     assert 4 == counts["smtp_accepted"]
 
 
-def test_who_is_killed_in_the_middle_of_a_name_leaves_no_trace() -> None:
-    """The words used are written last: without that, there is only rubbish behind the end."""
+def test_a_kill_while_writing_a_name_leaves_no_entry() -> None:
+    """The used size is written last: bytes behind it are ignored."""
     counters = SharedCounters()
     counters.own(("first",))[0] += 1
     used = counters._part[0]
@@ -58,7 +58,7 @@ def test_who_is_killed_in_the_middle_of_a_name_leaves_no_trace() -> None:
     assert {("first",): [1], ("x",): [0] * 11 + [1]} == heir.totals()
 
 
-def test_what_has_no_room_is_not_counted_and_harms_nobody() -> None:
+def test_counters_without_space_are_dropped() -> None:
     counters = SharedCounters(2)
     for n in range(PART_BYTES // 32 + 10):
         counters.own((f"{n:08}",))[0] += 1

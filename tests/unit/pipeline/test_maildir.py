@@ -1,4 +1,4 @@
-"""Names in a Maildir: read as others write them, written so that they read back."""
+"""Maildir names: parsed as other programs write them, and written so that they parse back."""
 
 from __future__ import annotations
 

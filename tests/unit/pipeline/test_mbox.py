@@ -1,4 +1,4 @@
-"""What goes into an mbox comes out of it byte for byte."""
+"""Mail written to an mbox is read back byte for byte."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ def test_a_sentence_that_begins_with_from_is_text():
     assert [mail] == split(FROM + mail + b"\n")
 
 
-def test_a_last_mail_without_its_empty_line_keeps_its_newline():
+def test_a_last_mail_without_an_empty_line_keeps_its_newline():
     assert [b"A: 1\n\none\n"] == split(FROM + b"A: 1\n\none\n")
 
 
-def test_what_stands_before_the_first_mail_is_reported():
+def test_text_before_the_first_mail_is_reported():
     entries = list(split_mbox([b"junk\n\n" + FROM + b"A: 1\n\n\n"], max_bytes=100))
 
     assert [MboxEntry(0, 6, None), MboxEntry(6, 7, b"A: 1\n\n")] == entries
@@ -116,7 +116,7 @@ def test_an_empty_file_holds_no_mail(data):
     assert [] == split(data)
 
 
-def test_a_mail_that_is_too_large_is_passed_over_and_the_next_is_read():
+def test_a_mail_that_is_too_large_is_skipped():
     huge = FROM + b"A: 1\n\n" + b"x" * 5_000 + b"\n\n"
     data = huge + FROM + b"B: 2\n\ntwo\n\n"
 

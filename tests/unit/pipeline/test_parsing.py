@@ -1,4 +1,4 @@
-"""Parsing apart: large mail is read in a worker that can be killed."""
+"""Large mail is parsed in a worker process that can be killed."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ async def test_a_worker_that_died_is_replaced() -> None:
     assert ("Big", ()) == (read.subject, read.defects)
 
 
-class Deadly(bytes):
-    """A mail that kills whoever reads it."""
+class KillsOnUnpickle(bytes):
+    """Bytes that kill the process that unpickles them."""
 
     def __reduce__(self):
         return os._exit, (1,)
@@ -67,7 +67,7 @@ class Deadly(bytes):
 async def test_a_mail_that_kills_the_worker_is_kept_and_the_others_are_read() -> None:
     parser = Parser(Limits())
 
-    dead, read = await parser.parse([Deadly(BIG), BIG])
+    dead, read = await parser.parse([KillsOnUnpickle(BIG), BIG])
     await parser.close()
 
     assert ("Big", len(BIG), ()) == (dead.subject, dead.size_bytes, dead.attachments)
@@ -78,7 +78,7 @@ async def test_a_mail_that_kills_the_worker_is_kept_and_the_others_are_read() ->
 @pytest.mark.parametrize(
     ("work", "end"), [("while True: pass", -signal.SIGXCPU), ("bytearray(600 * 2**20)", 1)]
 )
-def test_a_worker_has_its_bounds(work: str, end: int) -> None:
+def test_a_worker_has_resource_limits(work: str, end: int) -> None:
     code = f"from postroom.pipeline.parse_worker import set_limits\nset_limits(cpu_s=1)\n{work}"
 
     command = [sys.executable, "-c", code]

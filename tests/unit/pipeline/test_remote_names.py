@@ -1,4 +1,4 @@
-"""Names as providers write them: kept as they are if that can be, and never a reason to fail."""
+"""Names from providers are kept if valid, and never cause an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_ordinary_names_stay_as_they_are(name: str) -> None:
     assert (given,) == storable_messages([given])
 
 
-def test_odd_names_are_made_fit() -> None:
+def test_invalid_names_are_adapted() -> None:
     given = message(mailboxes=("\ud800a\x00", " "), labels=("B\nc", "b\x00C", "y" * 500, ""))
 
     (kept,) = storable_messages([given])
@@ -31,11 +31,11 @@ def test_odd_names_are_made_fit() -> None:
 
 
 @pytest.mark.parametrize("key", ["\ud800", "a\x00", "k" * 3_000])
-def test_a_place_without_a_name_is_left_out(key: str) -> None:
+def test_a_mailbox_without_a_name_is_skipped(key: str) -> None:
     assert () == storable_messages([message(key)])
 
 
 @pytest.mark.parametrize("email", ["", "x", "*@example.com\n", "Ana <ana@example.com>", "a@\ud800"])
-def test_one_cannot_send_from_what_is_no_address(email: str) -> None:
+def test_an_invalid_address_is_no_identity(email: str) -> None:
     assert not is_valid_identity(RemoteIdentity(email))
     assert is_valid_identity(RemoteIdentity("ana@example.com", "Ana", "<b>Ana</b>"))

@@ -1,4 +1,4 @@
-"""What arriving mail says of its sender, by those whom the settings trust."""
+"""Authentication results of arriving mail, from servers that the settings trust."""
 
 from __future__ import annotations
 
@@ -46,15 +46,13 @@ async def auth(app: App, message_id: str) -> dict[str, Any]:
     return message.auth
 
 
-async def test_nobody_is_trusted_unless_named(app: App, inbox: Inbox) -> None:
+async def test_no_server_is_trusted_by_default(app: App, inbox: Inbox) -> None:
     added = await deliver(app.services, inbox, vouched())
 
     assert UNKNOWN == await auth(app, added.message_id)
 
 
-async def test_the_verdict_of_a_trusted_server_arrives_with_the_mail(
-    app: App, inbox: Inbox
-) -> None:
+async def test_results_of_a_trusted_server_are_stored_with_the_mail(app: App, inbox: Inbox) -> None:
     believed = await deliver(trusting(app), inbox, vouched())
     forged = await deliver(trusting(app), inbox, vouched("mx.evil.example"))
 
@@ -62,7 +60,7 @@ async def test_the_verdict_of_a_trusted_server_arrives_with_the_mail(
     assert UNKNOWN == await auth(app, forged.message_id)
 
 
-async def test_reading_again_believes_whom_the_settings_trust_now(app: App, inbox: Inbox) -> None:
+async def test_reparsing_uses_the_current_trust_settings(app: App, inbox: Inbox) -> None:
     with patch.object(ingest, "PARSER_VERSION", 0):
         added = await deliver(app.services, inbox, vouched())
 
@@ -71,7 +69,7 @@ async def test_reading_again_believes_whom_the_settings_trust_now(app: App, inbo
     assert BELIEVED == await auth(app, added.message_id)
 
 
-async def test_imported_mail_keeps_its_verdicts(app: App, inbox: Inbox, tmp_path: Path) -> None:
+async def test_imported_mail_keeps_its_results(app: App, inbox: Inbox, tmp_path: Path) -> None:
     (tmp_path / "one.eml").write_bytes(vouched())
     source = open_source(tmp_path / "one.eml", kind=None, mailbox="Inbox", max_bytes=10_000)
 

@@ -1,4 +1,4 @@
-"""A provider's HTTP API: it is waited for when it says so, and never trusted with our memory."""
+"""HTTP APIs of providers: rate limits, bounded responses, and secret tokens."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from postroom.errors import ProviderAuthFailed, ProviderError, RateLimited
 from postroom.model.account import RateLimits
 from postroom.providers.web.api import Api, ApiRefused, FixedHeader, RateLimiter, require_https
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 
 @contextmanager
-def serving(answer: Callable[[Asked], Answer]) -> Iterator[tuple[Api, WebServer]]:
+def serving(answer: Callable[[HttpRequest], HttpResponse]) -> Iterator[tuple[Api, WebServer]]:
     with WebServer(answer) as server:
         rates = RateLimits(requests_per_second=1000, burst=100)
         yield (
@@ -30,11 +30,11 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[tuple[Api, WebServer]
         )
 
 
-async def test_it_waits_as_long_as_it_is_told_and_asks_again() -> None:
-    answers = [Answer(429, {}, {"Retry-After": "1"}), Answer(body={"good": True})]
+async def test_a_short_retry_after_is_waited_for() -> None:
+    answers = [HttpResponse(429, {}, {"Retry-After": "1"}), HttpResponse(body={"good": True})]
     moments = []
 
-    def answer(_: Asked) -> Answer:
+    def answer(_: HttpRequest) -> HttpResponse:
         moments.append(time.monotonic())
         return answers.pop(0)
 
@@ -46,21 +46,24 @@ async def test_it_waits_as_long_as_it_is_told_and_asks_again() -> None:
     assert second - first >= 1
 
 
-async def test_a_long_wait_is_the_callers() -> None:
-    def busy(_: Asked) -> Answer:
-        return Answer(
+async def test_a_long_retry_after_is_an_error_for_the_caller() -> None:
+    def busy(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(
             403, {"error": {"errors": [{"reason": "rateLimitExceeded"}]}}, {"Retry-After": "900"}
         )
 
     with serving(busy) as (api, server):
         with pytest.raises(RateLimited) as limited:
             await api.json("GET", "/x")
-        assert (900, 1) == (limited.value.retry_after, len(server.asked))
+        assert (900, 1) == (limited.value.retry_after, len(server.requests))
         await api.close()
 
 
-async def test_a_refused_login_and_a_refusal_are_told_apart_and_keep_the_token_secret() -> None:
-    with serving(lambda asked: Answer(401 if asked.path == "/a" else 400, {})) as (api, _):
+async def test_refused_logins_and_requests_are_distinguished() -> None:
+    with serving(lambda request: HttpResponse(401 if request.path == "/a" else 400, {})) as (
+        api,
+        _,
+    ):
         with pytest.raises(ProviderAuthFailed) as auth:
             await api.json("GET", "/a")
         with pytest.raises(ApiRefused) as refused:
@@ -69,10 +72,10 @@ async def test_a_refused_login_and_a_refusal_are_told_apart_and_keep_the_token_s
         await api.close()
 
 
-async def test_answers_that_are_no_answers_are_errors() -> None:
+async def test_invalid_responses_are_errors() -> None:
     deep = b"[" * 50_000 + b"]" * 50_000
     bodies = {"/long": b"[" + b"1," * 60_000 + b"1]", "/deep": deep[:99_000], "/text": b"<html>"}
-    with serving(lambda asked: Answer(body=bodies[asked.path])) as (api, _):
+    with serving(lambda request: HttpResponse(body=bodies[request.path])) as (api, _):
         api.max_bytes = 100_000
         for path in bodies:
             with pytest.raises(ProviderError):
@@ -83,6 +86,6 @@ async def test_answers_that_are_no_answers_are_errors() -> None:
 @pytest.mark.parametrize(
     "url", ["http://example.com/", "ftp://127.0.0.1/", "http://127.0.0.1.evil.example/"]
 )
-def test_a_token_does_not_travel_in_the_clear(url: str) -> None:
+def test_a_token_is_not_sent_without_tls(url: str) -> None:
     with pytest.raises(ProviderError):
         require_https(url)

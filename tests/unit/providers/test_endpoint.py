@@ -1,4 +1,4 @@
-"""An endpoint that speaks OpenAI's embeddings API: a server of ours, on loopback."""
+"""An endpoint with OpenAI's embeddings API, implemented by a local server."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ import pytest
 
 from postroom.errors import ProviderAuthFailed, ProviderError
 from postroom.providers.embeddings import EndpointEmbedder, RecentEmbedder
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 
 @contextmanager
 def endpoint(status: int = 200, body: Any = None) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A server that answers with the length of each text; and what it was asked."""
-    asked: list[dict[str, Any]] = []
+    """A server that returns the length of each text, and its requests."""
+    requests: list[dict[str, Any]] = []
 
-    def answer(request: Asked) -> Answer:
+    def answer(request: HttpRequest) -> HttpResponse:
         given = request.json()
-        asked.append({**given, "path": request.path, "key": request.headers.get("authorization")})
+        requests.append(
+            {**given, "path": request.path, "key": request.headers.get("authorization")}
+        )
         rows = [
             {"index": n, "embedding": [len(text), 1.0]} for n, text in enumerate(given["input"])
         ]
-        return Answer(status, body if body is not None else {"data": rows[::-1]})
+        return HttpResponse(status, body if body is not None else {"data": rows[::-1]})
 
     with WebServer(answer) as server:
-        yield f"{server.url}/v1", asked
+        yield f"{server.url}/v1", requests
 
 
 async def test_texts_are_sent_and_vectors_come_back_in_order():
-    with endpoint() as (url, asked):
+    with endpoint() as (url, requests):
         embedder = EndpointEmbedder(url, "some-model", "secret-key")
         vectors = await embedder.embed(["a", "bcd"])
 
@@ -44,17 +46,17 @@ async def test_texts_are_sent_and_vectors_come_back_in_order():
             "path": "/v1/embeddings",
             "key": "Bearer secret-key",
         }
-    ] == asked
+    ] == requests
 
 
-async def test_a_question_asked_again_needs_no_new_vector():
-    with endpoint() as (url, asked):
+async def test_the_vector_of_a_repeated_query_is_cached():
+    with endpoint() as (url, requests):
         embedder = RecentEmbedder(EndpointEmbedder(url, "some-model", None))
         first = await embedder.embed(["who?"])
         second = await embedder.embed(["who?"])
 
     assert first == second
-    assert 1 == len(asked)
+    assert 1 == len(requests)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +77,12 @@ async def test_a_question_asked_again_needs_no_new_vector():
         (200, {"data": [{"index": 0, "embedding": [1e300]}]}, ProviderError, "unexpected response"),
     ],
 )
-async def test_what_goes_wrong_is_said_in_our_words(status, body, kind, words):
+async def test_failures_are_reported_in_our_own_words(status, body, kind, words):
     with endpoint(status, body) as (url, _), pytest.raises(kind, match=words):
         await EndpointEmbedder(url, "some-model", None).embed(["a"])
 
 
-async def test_an_endpoint_that_is_not_there_is_an_error_of_the_provider():
+async def test_an_unreachable_endpoint_is_a_provider_error():
     with endpoint() as (url, _):
         pass
 

@@ -1,4 +1,4 @@
-"""Forms that anybody may post: read in both ways to write one, and never for long."""
+"""Multipart and URL-encoded forms from untrusted senders are parsed in bounded time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_parts_of_a_form_are_found():
         b'\r\n--b\r\nContent-Disposition: form-data; name="f"; filename="a\\"b.txt"\r\n'
         b"Content-Type: text/plain\r\n\r\n\r\n--b--\r\nafter"
     )
-    # What begins like the mark is the mark, as RFC 2046 has it: whoever writes a form avoids it.
+    # A line that begins with the boundary is the boundary (RFC 2046), so writers avoid it.
     with pytest.raises(Malformed):
         read_form(MULTIPART, body)
     form = read_form(MULTIPART, body.replace(b"--bogus", b"bogus"))
@@ -66,13 +66,13 @@ def test_the_parts_of_a_form_are_found():
         ("text/plain", b"a=1"),
     ],
 )
-def test_what_is_too_much_to_read_is_refused(kind, body):
+def test_a_form_over_the_limits_is_refused(kind, body):
     with pytest.raises(Malformed):
         read_form(kind, body)
 
 
 @pytest.mark.parametrize("kind", [URLENCODED, MULTIPART])
-def test_only_what_is_asked_for_is_read_and_it_must_be_short(kind):
+def test_only_requested_fields_are_read_up_to_their_limit(kind):
     def body(size):
         if kind == URLENCODED:
             return b"mail=x&token=" + b"%41" * size
@@ -88,7 +88,7 @@ def test_only_what_is_asked_for_is_read_and_it_must_be_short(kind):
         read_form(kind, body(10_000), ["token"])
 
 
-async def test_before_the_signature_is_known_to_be_good_nothing_else_is_decoded(monkeypatch):
+async def test_nothing_else_is_decoded_before_the_signature_is_verified(monkeypatch):
     decoded, threads = [], set()
     unquoted, read = module._percent_decoded, inbound_forms.read_form
 

@@ -1,4 +1,4 @@
-"""Labels as keywords, and mailboxes by what they are for."""
+"""Labels as IMAP keywords, and mailboxes by their special use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from postroom.providers.server_text import Labels, flags_in, keyword_of
 
 
 def read_back(label: str) -> str:
-    """What a label is called after a server has kept its keyword."""
+    """The label that is read from the keyword stored on a server."""
     labels = Labels()
     labels.add([label])
     (found,) = labels.labels_in([keyword_of(label).lower()])
@@ -21,7 +21,7 @@ def read_back(label: str) -> str:
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=128))
-def test_a_label_survives_as_a_keyword_but_for_its_case(label: str) -> None:
+def test_a_label_survives_as_a_keyword_except_for_its_case(label: str) -> None:
     keyword = keyword_of(label)
 
     assert is_flag(keyword)
@@ -33,17 +33,17 @@ def test_a_label_survives_as_a_keyword_but_for_its_case(label: str) -> None:
 @pytest.mark.parametrize(
     "label", ["x" * 128, "x" * 62, "ü" * 30, "名" * 128, "𝄞" * 128, "A plan for " + "all " * 29]
 )
-def test_a_label_too_long_for_a_keyword_is_shortened_and_known_again(label: str) -> None:
+def test_a_long_label_is_shortened_and_recognised(label: str) -> None:
     assert is_flag(keyword_of(label))
     assert len(keyword_of(label)) <= 50
     assert label == read_back(label)
 
 
-def test_two_long_labels_that_begin_alike_are_two() -> None:
+def test_two_long_labels_with_one_prefix_are_distinct() -> None:
     assert keyword_of("x" * 127 + "a") != keyword_of("x" * 127 + "b")
 
 
-def test_a_shortened_label_that_nobody_knows_is_a_label_that_can_be_taken_off() -> None:
+def test_an_unknown_shortened_label_can_be_removed() -> None:
     keyword = keyword_of("Invoices " + "x" * 100)
     (found,) = Labels().labels_in([keyword])
 
@@ -55,12 +55,12 @@ def test_a_shortened_label_that_nobody_knows_is_a_label_that_can_be_taken_off() 
     "label",
     ["Junk", "NonJunk", "NotJunk", "Forwarded", "Submitted", "Redirected", "MDNSent", "label.x"],
 )
-def test_a_label_with_the_name_of_a_keyword_of_machines_comes_back(label: str) -> None:
+def test_a_label_named_like_a_system_keyword_is_kept(label: str) -> None:
     assert label == read_back(label)
     assert () == Labels().labels_in(["NonJunk", "$MDNSent"])
 
 
-def test_flags_and_labels_are_told_apart_from_what_machines_set() -> None:
+def test_flags_and_labels_are_distinguished_from_system_keywords() -> None:
     words = (r"\Seen", r"\Recent", "$Forwarded", "NonJunk", "Work", keyword_of("To do"))
 
     assert ("seen",) == flags_in(words)
@@ -71,7 +71,7 @@ def listed(name: bytes, *attributes: str, delimiter: str = "/") -> ListedMailbox
     return ListedMailbox(frozenset(attributes), delimiter, name)
 
 
-def test_mailboxes_are_known_by_their_use_and_else_by_their_names() -> None:
+def test_mailboxes_are_recognised_by_special_use_or_name() -> None:
     boxes = remote_mailboxes(
         [
             listed(b"Sent", r"\hasnochildren"),
@@ -97,7 +97,7 @@ def test_mailboxes_are_known_by_their_use_and_else_by_their_names() -> None:
     } == names
 
 
-def test_four_billion_vanished_messages_take_no_room() -> None:
+def test_four_billion_vanished_messages_take_little_memory() -> None:
     vanished = Vanished()
     assert vanished.take(Frame(b"* VANISHED (EARLIER) 1:4294967295"))
     assert not vanished.take(Frame(b"* 3 EXISTS"))

@@ -1,4 +1,6 @@
-"""The bundled model against the original, of which `golden/embeddings.json` holds some answers."""
+"""The bundled model compared with the original; `golden/embeddings.json` has some of
+its vectors.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,14 @@ def model() -> MiniLM:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["text"][:20])
-def test_a_text_is_cut_into_the_same_pieces(case):
+def test_a_text_is_tokenized_like_the_original(case):
     vocabulary = Vocabulary(weights_folder() / "vocabulary.txt")
 
     assert case["pieces"] == vocabulary.numbers(case["text"], MAX_PIECES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["text"][:20])
-def test_a_vector_points_where_the_original_points(model, case):
+def test_a_vector_is_similar_to_the_original(model, case):
     [vector] = model.embed([case["text"]])
 
     original = np.array(case["vector"])
@@ -43,7 +45,7 @@ def test_a_vector_points_where_the_original_points(model, case):
     assert float(vector @ original) / np.linalg.norm(original) > 0.99
 
 
-def test_texts_together_get_the_vectors_they_get_alone(model):
+def test_a_batch_gives_the_same_vectors_as_single_texts(model):
     texts = [case["text"] for case in CASES] + ["", "a"]
 
     together = model.embed(texts)
@@ -63,7 +65,7 @@ def test_damaged_weights_are_noticed(tmp_path):
         MiniLM(folder)
 
 
-async def test_what_means_the_same_is_nearer_than_what_shares_words():
+async def test_similar_meaning_is_nearer_than_common_words():
     question, answer, other = (
         np.frombuffer(vector, "<f4")
         for vector in await BundledEmbedder().embed(

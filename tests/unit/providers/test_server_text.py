@@ -1,4 +1,4 @@
-"""What servers said, without the password that some repeat."""
+"""Text of servers, without the password that some repeat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def account(secret: str) -> ImapAccount:
 
 
 @pytest.mark.parametrize("secret", ["a", "e", "the", "login", "12345"])
-def test_a_short_password_garbles_no_text_and_shows_by_no_gap(secret: str) -> None:
+def test_a_short_password_changes_no_text(secret: str) -> None:
     said = f"no such login: {secret}, the end"
 
     told = [
@@ -28,7 +28,7 @@ def test_a_short_password_garbles_no_text_and_shows_by_no_gap(secret: str) -> No
     assert "work: mail.example.com did not answer (connect); try again later" == told[2]
 
 
-def test_a_longer_password_is_replaced_in_what_a_server_said() -> None:
+def test_a_longer_password_is_replaced_in_the_text() -> None:
     fault = Refused("SELECT", "NO", "", "hunter22 is wrong")
 
     assert "work: the server refused SELECT: ******** is wrong" == str(

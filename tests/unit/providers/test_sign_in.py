@@ -1,4 +1,4 @@
-"""Signing in: PKCE on loopback, a device code, and a pasted address, at a provider of our own."""
+"""OAuth sign-in: PKCE on loopback, a device code, and a pasted URL."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 from postroom.errors import InvalidInput, ProviderAuthFailed
 from postroom.model.account import UNUSED_REDIRECT
 from postroom.providers import oauth_client
-from tests.servers.oauth import Login
+from tests.servers.oauth import AuthorizationServer
 
 
 @pytest.fixture
-def login() -> Iterator[Login]:
-    with Login() as server:
+def login() -> Iterator[AuthorizationServer]:
+    with AuthorizationServer() as server:
         yield server
 
 
 @pytest.fixture
-def client(login: Login) -> oauth_client.Client:
+def client(login: AuthorizationServer) -> oauth_client.Client:
     return oauth_client.Client(
         authorize_url=f"{login.web.url}/authorize",
         token_url=f"{login.web.url}/token",
@@ -30,8 +30,8 @@ def client(login: Login) -> oauth_client.Client:
     )
 
 
-async def test_a_browser_on_this_machine_comes_back_to_us(
-    login: Login, client: oauth_client.Client
+async def test_a_browser_on_this_machine_is_redirected_to_us(
+    login: AuthorizationServer, client: oauth_client.Client
 ) -> None:
     import asyncio
 
@@ -46,8 +46,8 @@ async def test_a_browser_on_this_machine_comes_back_to_us(
     assert ("a", "r") == (tokens["access_token"], tokens["refresh_token"])
 
 
-async def test_an_address_can_be_pasted_but_not_that_of_another_sign_in(
-    login: Login, client: oauth_client.Client
+async def test_a_redirect_url_can_be_pasted_but_not_of_another_sign_in(
+    login: AuthorizationServer, client: oauth_client.Client
 ) -> None:
     sign_in = oauth_client.start_sign_in(client, UNUSED_REDIRECT)
     back = login.sign_in(sign_in.url)
@@ -63,7 +63,9 @@ async def test_an_address_can_be_pasted_but_not_that_of_another_sign_in(
         await oauth_client.exchange(client, sign_in, "a guess")
 
 
-async def test_a_device_code_is_waited_for(login: Login, client: oauth_client.Client) -> None:
+async def test_a_device_code_is_polled(
+    login: AuthorizationServer, client: oauth_client.Client
+) -> None:
     sign_in = await oauth_client.start_device_sign_in(client)
 
     tokens = await oauth_client.finish_device_sign_in(client, sign_in)

@@ -1,4 +1,4 @@
-"""Tokens: renewed in time, once, and rotated without a moment in which there is none."""
+"""Tokens are renewed in time, once, and always valid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDPOINTS = Endpoints(
 
 
 class Provider:
-    """Gives out tokens; a refresh token is good once."""
+    """Issues tokens; a refresh token can be used once."""
 
     def __init__(self) -> None:
         self.good = "r0"
@@ -59,7 +59,7 @@ async def test_a_token_is_renewed_before_it_expires_and_the_new_one_is_kept(
     assert "r1" == (vault.read("work") or {})["refresh_token"]
 
 
-async def test_of_two_that_renew_at_once_one_does(vault: FileVault) -> None:
+async def test_concurrent_renewals_make_one_request(vault: FileVault) -> None:
     provider = Provider()
     both = [Tokens(vault, "work", provider.refresh, now=lambda: 800.0) for _ in range(2)]
 
@@ -68,7 +68,7 @@ async def test_of_two_that_renew_at_once_one_does(vault: FileVault) -> None:
     assert (["Bearer a1"] * 2, 1) == (list(headers), provider.count)
 
 
-async def test_a_login_that_is_given_while_a_token_is_renewed_is_the_one_that_stays(
+async def test_a_new_login_during_a_renewal_is_kept(
     tmp_path: Path,
 ) -> None:
     accounts = Accounts(tmp_path, "file", ENDPOINTS, 1)
@@ -93,7 +93,7 @@ async def test_a_login_that_is_given_while_a_token_is_renewed_is_the_one_that_st
     assert new == accounts.vault.read("work")
 
 
-async def test_a_token_that_is_refused_is_replaced(vault: FileVault) -> None:
+async def test_a_refused_token_is_renewed(vault: FileVault) -> None:
     provider = Provider()
     tokens = Tokens(vault, "work", provider.refresh, now=lambda: 0.0)
     refused = await tokens.header()
@@ -102,7 +102,7 @@ async def test_a_token_that_is_refused_is_replaced(vault: FileVault) -> None:
     assert "Bearer a1" == await tokens.header()
 
 
-async def test_a_refresh_token_that_is_not_accepted_needs_a_person(vault: FileVault) -> None:
+async def test_a_refused_refresh_token_needs_a_new_login(vault: FileVault) -> None:
     provider = Provider()
     provider.good = "another"
     tokens = Tokens(vault, "work", provider.refresh, now=lambda: 800.0)
@@ -112,7 +112,7 @@ async def test_a_refresh_token_that_is_not_accepted_needs_a_person(vault: FileVa
     assert "r0" == (vault.read("work") or {})["refresh_token"]
 
 
-async def test_without_a_refresh_token_an_expired_one_needs_a_person(vault: FileVault) -> None:
+async def test_without_a_refresh_token_an_expired_token_needs_a_new_login(vault: FileVault) -> None:
     vault.write("work", {"access_token": "a0", "expires_at": "1000"})
     tokens = Tokens(vault, "work", Provider().refresh, now=lambda: 2000.0)
 

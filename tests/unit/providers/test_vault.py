@@ -1,4 +1,4 @@
-"""Secrets in files: encrypted, private, replaced in one step."""
+"""Secrets in files: encrypted, private, and replaced atomically."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from postroom.providers.vault import FileVault, open_vault
 SECRET = {"password": "canary-correct-horse"}
 
 
-def test_a_secret_comes_back_and_can_be_removed(tmp_path: Path) -> None:
+def test_a_secret_can_be_read_and_removed(tmp_path: Path) -> None:
     vault = FileVault(tmp_path / "secrets")
     vault.write("work", SECRET)
 
@@ -30,7 +30,7 @@ def test_a_secret_comes_back_and_can_be_removed(tmp_path: Path) -> None:
     assert vault.read("work") is None
 
 
-def test_nothing_in_the_folder_shows_it_to_others(tmp_path: Path) -> None:
+def test_the_files_are_private_and_encrypted(tmp_path: Path) -> None:
     vault = FileVault(tmp_path / "secrets")
     vault.write("work", SECRET)
 
@@ -39,7 +39,7 @@ def test_nothing_in_the_folder_shows_it_to_others(tmp_path: Path) -> None:
     assert not [path for path in files if b"canary" in path.read_bytes()]
 
 
-def test_the_secret_of_one_account_is_not_taken_for_that_of_another(tmp_path: Path) -> None:
+def test_a_secret_is_bound_to_its_account(tmp_path: Path) -> None:
     vault = FileVault(tmp_path / "secrets")
     vault.write("work", SECRET)
     os.replace(tmp_path / "secrets" / "work.sealed", tmp_path / "secrets" / "home.sealed")
@@ -95,7 +95,7 @@ def apart(tmp_path: Path) -> Path:
 
 
 def filled(folder: Path, count: int = 3) -> dict[str, dict[str, str]]:
-    """A vault as an earlier version left it: the key beside what it opens."""
+    """A vault of an earlier version: the key is beside the encrypted files."""
     secrets = {f"work{n}": {"password": f"canary-{n}"} for n in range(count)}
     for name, secret in secrets.items():
         FileVault(folder).write(name, secret)
@@ -107,7 +107,7 @@ def contents(vault: FileVault, names: Iterable[str]) -> dict[str, Secret | None]
     return {name: vault.read(name) for name in names}
 
 
-def test_the_key_goes_to_the_file_that_is_set(tmp_path: Path, apart: Path) -> None:
+def test_the_key_is_moved_to_the_configured_file(tmp_path: Path, apart: Path) -> None:
     folder = tmp_path / "secrets"
     secrets = filled(folder)
     key = (folder / "key").read_bytes()
@@ -120,9 +120,7 @@ def test_the_key_goes_to_the_file_that_is_set(tmp_path: Path, apart: Path) -> No
     assert not [path for path in files if key in path.read_bytes()]
 
 
-def test_a_key_that_is_there_already_opens_everything_from_then_on(
-    tmp_path: Path, apart: Path
-) -> None:
+def test_an_existing_key_file_is_used(tmp_path: Path, apart: Path) -> None:
     folder = tmp_path / "secrets"
     secrets = filled(folder)
     apart.write_text("ab" * 32 + "\n")
@@ -132,7 +130,7 @@ def test_a_key_that_is_there_already_opens_everything_from_then_on(
     assert "ab" * 32 + "\n" == apart.read_text()
 
 
-def test_without_its_key_nothing_is_sealed_with_another(tmp_path: Path, apart: Path) -> None:
+def test_without_its_key_nothing_is_encrypted_with_a_new_one(tmp_path: Path, apart: Path) -> None:
     folder = tmp_path / "secrets"
     filled(folder)
     open_vault(folder, "file", apart)
@@ -175,7 +173,7 @@ print("done", flush=True)
 
 
 @pytest.mark.parametrize("has_other", [False, True])
-def test_a_kill_while_the_key_moves_loses_no_secret(
+def test_a_kill_while_the_key_is_moved_loses_no_secret(
     tmp_path: Path, apart: Path, has_other: bool
 ) -> None:
     chance = random.Random(11)
@@ -198,7 +196,7 @@ def test_a_kill_while_the_key_moves_loses_no_secret(
         assert not (folder / "key").exists()
 
 
-def test_several_that_start_at_once_move_it_once(tmp_path: Path, apart: Path) -> None:
+def test_concurrent_starts_move_the_key_once(tmp_path: Path, apart: Path) -> None:
     folder = tmp_path / "secrets"
     secrets = filled(folder, 6)
     apart.write_bytes(os.urandom(32))

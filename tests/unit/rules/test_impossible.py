@@ -1,4 +1,4 @@
-"""A condition that no mail can meet is named, with what to write instead."""
+"""A condition that can never match is reported, with a suggestion."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_person_is_an_address_a_domain_or_a_name(field: str, value: str, advic
         "[{none: [{date: {after: 2026-01-01}}, {date: {before: 2025-01-01}}]}]",
     ],
 )
-def test_what_can_match_is_not_warned_about(when: str) -> None:
+def test_conditions_that_can_match_have_no_warning(when: str) -> None:
     assert [] == warnings(when)
 
 
@@ -66,5 +66,5 @@ def test_what_can_match_is_not_warned_about(when: str) -> None:
         "[{any: [{all: [{subject: A}, {subject: B}]}, {subject: C}]}]",
     ],
 )
-def test_what_never_matches_is_named_once(when: str) -> None:
+def test_a_condition_that_never_matches_is_reported_once(when: str) -> None:
     assert 1 == len(warnings(when))

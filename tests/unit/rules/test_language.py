@@ -1,4 +1,4 @@
-"""Rules are read as they are meant, and what is wrong is told with its place."""
+"""Rules are parsed, and errors are reported with their position."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refusal(text: str) -> InvalidInput:
     return refused.value
 
 
-def test_a_rule_is_read_as_it_is_written():
+def test_a_rule_is_parsed():
     rule = parse_rule(INVOICES)
 
     assert "Invoices to bookkeeping" == rule.name
@@ -72,7 +72,7 @@ then: [{apply_label: Bookkeeping}, {move: Archive}, mark_read]
     assert flat == nested
 
 
-def test_json_is_yaml_too():
+def test_a_rule_may_be_json():
     rule = parse_rule(
         '{"name": "x", "when": [{"from": {"equals": "a@b.org"}}], "then": ["archive"]}'
     )
@@ -81,13 +81,13 @@ def test_json_is_yaml_too():
 
 
 @pytest.mark.parametrize("word", ["no", "on", "off", "yes", "0644", "1e3", "0x1f", "1:30"])
-def test_words_that_other_yaml_turns_into_something_else_stay_words(word):
+def test_yaml_booleans_and_numbers_stay_text(word):
     rule = parse_rule(f"when: [{{subject: {{equals: {word}}}}}]\nthen: [mark_read]")
 
     assert [Comparison("subject", "equals", word)] == list(rule.tests())
 
 
-def test_a_set_of_rules_is_one_document_each():
+def test_each_document_is_a_rule():
     one = "name: {}\nwhen: [{{subject: x}}]\nthen: [stop]\n"
 
     rules = parse_rules(one.format("a") + "---\n" + one.format("b"))
@@ -149,7 +149,7 @@ def rule_with(condition: str = "{subject: x}", action: str = "mark_read", more: 
         ('a: "\\U00110000"', 1, None, "YAML", ""),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(text, line, column, says, suggests):
+def test_errors_have_a_position(text, line, column, says, suggests):
     problem = refusal(text).details["problems"][0]
 
     assert says in problem["problem"]
@@ -158,7 +158,7 @@ def test_what_is_wrong_is_told_with_its_place(text, line, column, says, suggests
     assert suggests == problem["suggestion"]
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_at_once():
     told = refusal("name: r\nwhen: [{subjct: x}, {form: y}]\nthen: [arcive]").details["problems"]
 
     assert ["subject", "from", "archive"] == [problem["suggestion"] for problem in told]

@@ -1,4 +1,4 @@
-"""Ten thousand documents that are not rules: each ends in a clear error, soon."""
+"""Ten thousand malformed documents: each is parsed or refused with a clear error, quickly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPLINTERS = (
 
 
 def malformed(source: random.Random) -> str:
-    """A rule that was broken in one to five places, or nothing but splinters."""
+    """A rule with one to five random errors, or random fragments."""
     if source.random() < 0.2:
         return "".join(source.choice(SPLINTERS) for _ in range(source.randint(1, 40)))
     text = WHOLE

@@ -1,4 +1,4 @@
-"""Conditions hold for the messages they speak of, and say why."""
+"""Conditions match the intended messages, and give their reasons."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def why(condition: str, facts: Facts = MAIL) -> tuple[str, ...] | None:
         "{subject: {contains: rechnung}, has_attachment: true}",
     ],
 )
-def test_it_holds(condition):
+def test_a_condition_matches(condition):
     assert why(condition)
     assert why(f"{{not: {condition}}}") is None
 
@@ -121,11 +121,11 @@ def test_it_holds(condition):
         "{any: [{subject: x}, {label: y}]}",
     ],
 )
-def test_it_does_not_hold(condition):
+def test_a_condition_does_not_match(condition):
     assert why(condition) is None
 
 
-def test_a_name_never_stands_for_an_address():
+def test_a_display_name_is_never_taken_for_an_address():
     spoofed = replace(MAIL, senders=(NamedAddress("boss@company.example", "evil@evil.example"),))
 
     assert why("{from: {equals: boss@company.example}}", spoofed) is None
@@ -133,7 +133,7 @@ def test_a_name_never_stands_for_an_address():
     assert why("{from: {in: [boss@company.example]}}", spoofed) is None
 
 
-def test_the_reasons_are_those_conditions_that_held():
+def test_the_reasons_are_the_conditions_that_matched():
     reasons = why(
         "{all: [{subject: {contains: rechnung}}, "
         "{any: [{from: {equals: '@none.example'}}, {from: {equals: '@supplier.example'}}]}, "
@@ -147,7 +147,7 @@ def test_the_reasons_are_those_conditions_that_held():
     ) == reasons
 
 
-def test_headers_are_asked_for_last_and_only_if_they_matter():
+def test_headers_are_read_last_and_only_if_needed():
     unread = replace(MAIL, header_facts=None)
 
     assert why("{header.X-A: x, subject: {contains: nowhere}}", unread) is None
@@ -156,7 +156,7 @@ def test_headers_are_asked_for_last_and_only_if_they_matter():
 
 
 def test_a_hostile_expression_takes_no_longer_than_the_text():
-    """`(a|a)*b` makes a backtracking engine try 2^n ways."""
+    """`(a|a)*b` makes a backtracking engine try 2^n paths."""
     facts = replace(MAIL, text="a" * 1_000_000)
 
     for pattern in ("(a|a)*b$", "(a*)*c", "(.*a){20}b", "^(a+)+$x"):
@@ -192,7 +192,7 @@ def test_actions_that_change_nothing_are_left_out():
         (HeaderFacts(is_ours=True), False, False),
     ],
 )
-def test_what_a_machine_sent_is_not_answered(head, forwards, replies):
+def test_automatic_mail_is_not_answered(head, forwards, replies):
     actions = [Action("forward", "x@y.example"), Action("reply", "Thanks")]
 
     taken = apply_actions(actions, replace(MAIL, header_facts=head))
@@ -202,7 +202,7 @@ def test_what_a_machine_sent_is_not_answered(head, forwards, replies):
     assert 2 - len(expected) == len(taken.problems)
 
 
-def test_a_chain_sees_what_was_done_before_and_stops_when_told():
+def test_a_chain_of_rules_sees_earlier_actions_and_can_stop():
     rules = [
         parse_rule("name: a\nwhen: [{subject: {contains: rechnung}}]\nthen: [{apply_label: A}]"),
         parse_rule("name: b\nwhen: [{label: {equals: A}}]\nthen: [flag, stop]"),
@@ -215,7 +215,7 @@ def test_a_chain_sees_what_was_done_before_and_stops_when_told():
     assert MessageState(labels=("Bookkeeping", "A"), flags=("seen", "flagged")) == outcomes.state
 
 
-def test_the_index_is_asked_for_what_a_rule_looks_for():
+def test_the_index_query_of_a_rule_has_its_conditions():
     rule = parse_rule(
         "when: [{from: {equals: '@supplier.example'}}, {subject: {contains: Invoice}}, "
         "{label: {equals: Work}}, {has_attachment: true}, {age_days: {less_than: 30}}]\n"
@@ -244,14 +244,14 @@ def test_the_index_is_asked_for_what_a_rule_looks_for():
         ("{not: {subject: {contains: a}}}", 1),
     ],
 )
-def test_alternatives_are_several_questions_or_none(condition, count):
+def test_alternatives_are_several_index_queries_or_none(condition, count):
     queries = queries_for(parse_rule(f"when: [{condition}]\nthen: [archive]"), EVERYTHING, NOW)
 
     assert count == len(queries)
     assert all((query.subject or query.sender) is not None for query in queries) == (count == 2)
 
 
-def test_the_index_is_asked_for_dates_flags_and_texts():
+def test_the_index_query_has_dates_flags_and_texts():
     rule = parse_rule(
         "when: [{date: {after: 2026-01-31, before: 2026-02-28T12:00Z}}, {age_days: "
         "{greater_than: 1}}, {flag: Seen}, {subject: {contains: a}}, {text: {contains: Due}}]\n"

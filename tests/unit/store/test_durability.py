@@ -1,4 +1,4 @@
-"""What is acknowledged is on disk: the order of the system calls of one delivery."""
+"""Acknowledged mail is on disk: the order of the system calls of one delivery."""
 
 from __future__ import annotations
 
@@ -66,10 +66,12 @@ def step_of(line: str) -> str | None:
     return next((name for name, pattern in patterns.items() if re.search(pattern, line)), None)
 
 
-def test_a_key_that_could_not_be_written_is_made_the_next_time(
+def test_a_key_that_could_not_be_written_is_created_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash at the first start once left an empty file, and no services opened there again."""
+    """A crash at the first start once left an empty file, and the installation could
+    not be opened.
+    """
     path = tmp_path / "audit.key"
     with monkeypatch.context() as dying:
         dying.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("killed")))
@@ -80,7 +82,7 @@ def test_a_key_that_could_not_be_written_is_made_the_next_time(
     assert load_key(path) == load_key(path)
 
 
-def test_those_who_begin_together_have_one_key(tmp_path: Path) -> None:
+def test_concurrent_starts_share_one_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         keys = list(pool.map(load_key, [tmp_path / "audit.key"] * 16))
 

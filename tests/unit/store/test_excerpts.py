@@ -1,4 +1,4 @@
-"""An excerpt shows the match, wherever it is and whatever is before it."""
+"""An excerpt shows the match, at any position in the text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_match_far_down_a_long_text_is_shown(before: str) -> None:
 
 
 @pytest.mark.parametrize("before", ["İSTANBUL İLİ " * 20, "İSTANBUL İLİ " * 60, "İ" * 200])
-def test_what_is_longer_in_lower_case_moves_no_match(before: str) -> None:
+def test_characters_longer_in_lower_case_do_not_shift_the_match(before: str) -> None:
     text = f"{before}Needle {'word ' * 50}"
 
     assert "Needle" in excerpt(fold(text), "needle", (text,))
@@ -66,7 +66,7 @@ def test_a_match_longer_than_an_excerpt_is_shown_from_its_first_letter() -> None
     assert words[70:229] + "…" == shown
 
 
-def test_what_shows_nothing_does_not_displace_the_match() -> None:
+def test_invisible_characters_do_not_displace_the_match() -> None:
     text = "Before Hello" + "\u200b" * 500 + "World after"
 
     assert "HelloWorld" in excerpt(fold(text), "helloworld", (text,))

@@ -1,4 +1,4 @@
-"""The SQLite engine: shared commits, failures that stay apart, several processes."""
+"""The SQLite engine: shared commits, isolated failures, several processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def names(engine: SqliteEngine) -> list[str]:
 
 
 SHARED = 0x40000002, 510
-"""Where SQLite locks a file that is in use, and how many bytes."""
+"""The byte range that SQLite locks in a file that is in use."""
 
 TRY_TO_LOCK = """
 import fcntl, sys
@@ -52,7 +52,7 @@ with open(sys.argv[1], "r+b") as file:
 """
 
 
-async def test_who_looks_beside_us_sees_that_the_file_is_in_use(
+async def test_another_process_sees_that_the_file_is_in_use(
     engine: SqliteEngine, tmp_path: Path
 ) -> None:
     await asyncio.gather(*(names(engine) for _ in range(2 * READERS)))
@@ -72,7 +72,7 @@ async def test_a_commit_waits_for_the_disk(engine: SqliteEngine) -> None:
     assert ((2,), (2,), ("wal",)) == (row, mode, journal)
 
 
-async def test_one_job_that_fails_leaves_those_beside_it_alone(engine: SqliteEngine) -> None:
+async def test_a_failing_job_does_not_affect_others_in_its_commit(engine: SqliteEngine) -> None:
     def fails(tx: Transaction) -> None:
         tx.run(PUT, name="half", value=b"1")
         raise ValueError("no")
@@ -101,7 +101,9 @@ async def test_waiting_writers_share_one_commit(engine: SqliteEngine) -> None:
     assert engine.commits - before <= 2
 
 
-async def test_a_cancelled_write_has_happened_whole_or_not_at_all(engine: SqliteEngine) -> None:
+async def test_a_cancelled_write_is_committed_completely_or_not_at_all(
+    engine: SqliteEngine,
+) -> None:
     tasks = [asyncio.create_task(engine.write(put(f"n{n:02}"))) for n in range(20)]  # type: ignore[arg-type]
     await asyncio.sleep(0)
     for task in tasks[::2]:
@@ -121,9 +123,7 @@ async def test_readers_see_one_snapshot_and_cannot_write(engine: SqliteEngine) -
     assert ["one"] == await names(engine)
 
 
-async def test_what_was_read_is_remembered_until_anybody_writes(
-    engine: SqliteEngine, tmp_path: Path
-) -> None:
+async def test_cached_reads_are_valid_until_any_write(engine: SqliteEngine, tmp_path: Path) -> None:
     def count(tx: Transaction) -> tuple[int, int]:
         now = tx.all("SELECT 1 FROM metadata")
         return len(remembered(tx, "facts", lambda: now)), len(now)
@@ -143,7 +143,7 @@ async def test_what_was_read_is_remembered_until_anybody_writes(
     assert [{(first + n, first + n)} for n in range(3)] == [set(c) for c in (before, ours, theirs)]
 
 
-async def test_a_question_is_asked_once_while_nobody_writes(engine: SqliteEngine) -> None:
+async def test_a_cached_query_is_run_once_between_writes(engine: SqliteEngine) -> None:
     asked = []
 
     def ask(tx: Transaction) -> None:
@@ -155,11 +155,11 @@ async def test_a_question_is_asked_once_while_nobody_writes(engine: SqliteEngine
     assert 1 <= len(asked) <= READERS
 
 
-async def test_who_writes_remembers_nothing(engine: SqliteEngine) -> None:
+async def test_writes_do_not_use_the_cache(engine: SqliteEngine) -> None:
     assert (await engine.write(lambda tx: tx.remembered)) is None
 
 
-async def test_a_full_disk_is_said_and_the_next_write_works(engine: SqliteEngine) -> None:
+async def test_a_full_disk_is_reported_and_the_next_write_works(engine: SqliteEngine) -> None:
     pages = await engine.write(lambda tx: tx.one("PRAGMA page_count"))
     assert pages is not None
     await engine.write(lambda tx: tx.all(f"PRAGMA max_page_count = {pages[0] + 2}"))
@@ -172,7 +172,7 @@ async def test_a_full_disk_is_said_and_the_next_write_works(engine: SqliteEngine
     assert ["after"] == await names(engine)
 
 
-async def test_a_lock_of_another_program_is_unavailable_and_passes(
+async def test_a_lock_of_another_program_is_a_temporary_error(
     engine: SqliteEngine, tmp_path: Path
 ) -> None:
     wait_for_locks(engine._writer, 0.05)
@@ -281,7 +281,7 @@ async def test_many_processes_write_one_file_at_once(tmp_path: Path) -> None:
     assert ([0] * 6, 6 * 200) == (codes, len(kept))
 
 
-async def test_the_database_is_for_its_owner_only(engine: SqliteEngine, tmp_path: Path) -> None:
+async def test_the_database_file_is_private(engine: SqliteEngine, tmp_path: Path) -> None:
     await engine.write(put("one"))  # type: ignore[arg-type]
 
     assert {"test.db": 0o600, "test.db-shm": 0o600, "test.db-wal": 0o600} == modes(tmp_path)

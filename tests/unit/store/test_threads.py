@@ -1,4 +1,4 @@
-"""Threads that share work: who worked last goes on, and nothing that was taken is left undone."""
+"""The thread pool: the last active thread is reused, and accepted work is always completed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def ask(threads: ThreadPool) -> int:
     return await asyncio.wrap_future(threads.submit(threading.get_ident))
 
 
-async def test_one_thread_is_enough_for_who_asks_one_after_the_other() -> None:
+async def test_sequential_work_uses_one_thread() -> None:
     threads = ThreadPool(4, "test")
 
     asked = {await ask(threads) for _ in range(500)}
@@ -26,7 +26,7 @@ async def test_one_thread_is_enough_for_who_asks_one_after_the_other() -> None:
     assert 1 == len(asked)
 
 
-async def test_the_one_that_worked_last_goes_on() -> None:
+async def test_the_last_active_thread_is_reused() -> None:
     threads = ThreadPool(4, "test")
     together = threading.Barrier(4)
 
@@ -43,7 +43,7 @@ async def test_the_one_that_worked_last_goes_on() -> None:
     assert {asked[0]} == set(asked) < all_of_them
 
 
-async def test_more_work_than_threads_is_all_done_in_order_before_they_end() -> None:
+async def test_queued_work_is_completed_in_order_before_the_end() -> None:
     threads, done = ThreadPool(2, "test"), list[int]()
     begun = [threads.submit(lambda number=number: done.append(number)) for number in range(1_000)]
 
@@ -55,7 +55,7 @@ async def test_more_work_than_threads_is_all_done_in_order_before_they_end() -> 
         threads.submit(threading.get_ident)
 
 
-async def test_what_fails_is_told_and_stops_nobody() -> None:
+async def test_an_error_is_raised_and_affects_no_other_work() -> None:
     threads = ThreadPool(1, "test")
 
     with pytest.raises(ZeroDivisionError):
@@ -65,7 +65,7 @@ async def test_what_fails_is_told_and_stops_nobody() -> None:
     await threads.close()
 
 
-async def test_work_that_nobody_waits_for_any_more_is_not_begun() -> None:
+async def test_cancelled_work_is_not_started() -> None:
     threads, held, done = ThreadPool(1, "test"), threading.Event(), list[int]()
     threads.submit(lambda: held.wait(60))
     unwanted, wanted = threads.submit(lambda: done.append(1)), threads.submit(lambda: 2)
@@ -78,7 +78,7 @@ async def test_work_that_nobody_waits_for_any_more_is_not_begun() -> None:
     assert [] == done
 
 
-async def test_a_thread_that_waits_keeps_nothing_of_what_it_did() -> None:
+async def test_an_idle_thread_keeps_no_references_to_results() -> None:
     class Result:
         pass
 

@@ -1,4 +1,4 @@
-"""A Postroom that five providers post to, and the world that it reads from."""
+"""A Postroom that five providers post mail to, and stand-ins for the hosts that it reads from."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from postroom.providers.http_clients import HttpsFetcher
 from postroom.providers.inbound_json import Ses
 from tests.mails import new_inbox
 from tests.servers.certificates import certificate
-from tests.servers.https import Pages, pages
-from tests.surfaces.rest.conftest import Rest, visiting
-from tests.surfaces.rest.inbound.postings import (
+from tests.servers.https import HttpsPages, pages
+from tests.surfaces.rest.conftest import RestClient, rest_client
+from tests.surfaces.rest.inbound.provider_requests import (
     MAILGUN_KEY,
     NOW,
     RAW,
@@ -32,16 +32,16 @@ from tests.surfaces.rest.inbound.postings import (
 )
 
 
-class Nearby(AddressGuard):
-    """Finds every host on this machine."""
+class LoopbackResolver(AddressGuard):
+    """Resolves every name to this machine."""
 
     async def resolve(self, host: str, port: int):
         return ip_address("127.0.0.1")
 
 
 @dataclass(frozen=True)
-class Elsewhere(HttpsFetcher):
-    """Goes to the port of a server of ours instead of 443; the rest is real."""
+class LocalTransport(HttpsFetcher):
+    """Connects to a local port instead of 443; everything else is real."""
 
     port: int = 0
 
@@ -51,10 +51,10 @@ class Elsewhere(HttpsFetcher):
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[Pages]:
-    """Amazon and Resend, as far as we read from them."""
+async def provider_hosts(tmp_path: Path) -> AsyncIterator[HttpsPages]:
+    """The hosts of Amazon and Resend from which the installation reads."""
     names = ("api.resend.com", "inbound-cdn.resend.com", "sns.eu-west-1.amazonaws.com")
-    made = certificate(tmp_path / "world", *names)
+    made = certificate(tmp_path / "provider_hosts", *names)
     async with pages(made.server()) as served:
         served.found = {
             "sns.eu-west-1.amazonaws.com/SimpleNotificationService-1.pem": amazon_certificate(),
@@ -68,8 +68,8 @@ async def world(tmp_path: Path) -> AsyncIterator[Pages]:
 
 
 @pytest.fixture
-async def services(tmp_path: Path, world: Pages) -> AsyncIterator[App]:
-    """A Postroom that all five may post to, in a world where it is always noon."""
+async def services(tmp_path: Path, provider_hosts: HttpsPages) -> AsyncIterator[App]:
+    """A Postroom to which all five providers may post, with a clock that stands at noon."""
     values = {
         "DATA_DIR": str(tmp_path / "data"),
         "MAILGUN_SIGNING_KEY": MAILGUN_KEY,
@@ -80,9 +80,13 @@ async def services(tmp_path: Path, world: Pages) -> AsyncIterator[App]:
         "POSTMARK_LOGIN": "postmark:canary-of-postmark",
     }
     settings = read_settings({f"POSTROOM_{name}": value for name, value in values.items()}).settings
-    trusted = tmp_path / "world" / "api.resend.com.pem"
-    fetcher = Elsewhere(
-        Nearby(), 10_000_000, 5.0, lambda: ssl.create_default_context(cafile=trusted), world.port
+    trusted = tmp_path / "provider_hosts" / "api.resend.com.pem"
+    fetcher = LocalTransport(
+        LoopbackResolver(),
+        10_000_000,
+        5.0,
+        lambda: ssl.create_default_context(cafile=trusted),
+        provider_hosts.port,
     )
     async with open_app(settings) as opened:
         inbound = {
@@ -95,7 +99,7 @@ async def services(tmp_path: Path, world: Pages) -> AsyncIterator[App]:
 
 
 @pytest.fixture
-async def stranger(services: App) -> AsyncIterator[Rest]:
-    """Somebody without a key."""
-    async with visiting(services, None) as rest:
+async def anonymous(services: App) -> AsyncIterator[RestClient]:
+    """A client without a key."""
+    async with rest_client(services, None) as rest:
         yield rest

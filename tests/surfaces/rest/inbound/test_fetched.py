@@ -1,4 +1,4 @@
-"""Mail that a provider only tells of is fetched where it lies, with our key and nowhere else."""
+"""Mail that a provider only announces is fetched from its host, with the key of that host only."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from postroom.providers.inbound_json import MailBucket, Ses
 from postroom.wiring import make_inbound
 from tests.servers.s3 import environment as s3_environment
 from tests.servers.s3 import running as running_s3
-from tests.surfaces.rest.inbound.postings import RAW, TOPIC, Post, resend, sns
+from tests.surfaces.rest.inbound.provider_requests import RAW, TOPIC, ProviderRequest, resend, sns
 
 
-def in_bucket(bucket: str = "mail-for-us", key: str = "in/22b80b92", kind: str = "S3") -> Post:
-    """A notice of a mail that is in a bucket, as Amazon documents it."""
+def in_bucket(
+    bucket: str = "mail-for-us", key: str = "in/22b80b92", kind: str = "S3"
+) -> ProviderRequest:
+    """A notification of a mail in a bucket, as documented by Amazon."""
     action = {"type": kind, "topicArn": TOPIC, "bucketName": bucket, "objectKey": key}
     receipt = {"recipients": ["bo@postroom.localhost"], "action": action}
     return sns(Message=json.dumps({"notificationType": "Received", "receipt": receipt}))
@@ -27,7 +29,7 @@ def in_bucket(bucket: str = "mail-for-us", key: str = "in/22b80b92", kind: str =
 
 @pytest.fixture
 def bucket(services: App) -> Iterator[MailBucket]:
-    """A bucket that the settings name, on a server that speaks S3."""
+    """A configured bucket on a server that speaks S3."""
     with running_s3("mail-for-us") as store:
         bucket = MailBucket("mail-for-us", store, 10_000)
         ses = services.services.inbound["ses"]
@@ -36,10 +38,10 @@ def bucket(services: App) -> Iterator[MailBucket]:
         yield bucket
 
 
-async def test_a_mail_that_amazon_put_into_our_bucket_is_fetched(stranger, services, bucket):
+async def test_a_mail_that_amazon_put_into_our_bucket_is_fetched(anonymous, services, bucket):
     await obstore.put_async(bucket.store, "in/22b80b92", RAW)
 
-    answers = [await in_bucket().to(stranger) for _ in range(2)]
+    answers = [await in_bucket().to(anonymous) for _ in range(2)]
 
     assert ["received", "duplicate"] == [answer.json()["status"] for answer in answers]
     message_id = answers[0].json()["messages"][0]["message_id"]
@@ -47,7 +49,7 @@ async def test_a_mail_that_amazon_put_into_our_bucket_is_fetched(stranger, servi
     assert RAW == await services.services.blobs.read(message.raw)
 
 
-async def test_the_environment_says_how_the_bucket_with_mail_is_reached(monkeypatch):
+async def test_the_environment_configures_access_to_the_bucket_with_mail(monkeypatch):
     with running_s3("mail-for-us") as store:
         for name, value in s3_environment(store).items():
             monkeypatch.setenv(name, value)
@@ -69,26 +71,26 @@ async def test_the_environment_says_how_the_bucket_with_mail_is_reached(monkeypa
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_what_cannot_be_fetched_is_refused_with_what_to_do(
-    stranger, bucket, post, status, words
+async def test_mail_that_cannot_be_fetched_is_refused_with_a_remedy(
+    anonymous, bucket, post, status, words
 ):
     await obstore.put_async(bucket.store, "in/too-large", b"x" * 10_001)
     sealed = {"x-amz-key-v2": "sealed"}
     await obstore.put_async(bucket.store, "in/sealed", RAW, attributes=sealed)
 
-    answer = await post.to(stranger)
+    answer = await post.to(anonymous)
 
     assert (status, True) == (answer.status_code, words in answer.json()["detail"]), answer.text
 
 
-async def test_without_a_bucket_in_the_settings_none_is_read(stranger):
-    answer = await in_bucket().to(stranger)
+async def test_no_bucket_is_read_unless_configured(anonymous):
+    answer = await in_bucket().to(anonymous)
 
     assert 422 == answer.status_code
     assert "POSTROOM_SES_BUCKET" in answer.json()["detail"]
 
 
-async def test_the_settings_name_the_bucket(tmp_path, app):
+async def test_the_bucket_is_a_setting(tmp_path, app):
     values = {"DATA_DIR": str(tmp_path), "SES_TOPICS": TOPIC, "SES_BUCKET": "mail-for-us"}
     settings = read_settings({f"POSTROOM_{name}": value for name, value in values.items()}).settings
 
@@ -99,17 +101,17 @@ async def test_the_settings_name_the_bucket(tmp_path, app):
     assert "mail-for-us" == ses.bucket.name
 
 
-async def test_resend_is_asked_with_our_key_and_its_download_without(stranger, world):
-    await resend().to(stranger)
+async def test_the_key_is_sent_to_resend_and_not_to_its_download_host(anonymous, provider_hosts):
+    await resend().to(anonymous)
 
-    (_, asking), (_, downloading) = world.asked
+    (_, asking), (_, downloading) = provider_hosts.requests
     assert "Bearer re_canary_of_resend" == asking["authorization"]
     assert "authorization" not in downloading
 
 
-async def test_a_mail_that_resend_no_longer_has_is_its_failure(stranger, world):
-    world.found.clear()
+async def test_a_mail_that_resend_no_longer_has_is_a_provider_error(anonymous, provider_hosts):
+    provider_hosts.found.clear()
 
-    answer = await resend().to(stranger)
+    answer = await resend().to(anonymous)
 
     assert (502, "provider_error") == (answer.status_code, answer.json()["code"])

@@ -1,4 +1,4 @@
-"""What cannot be stored is refused in words, and nothing that could be is dropped."""
+"""Requests that cannot be stored are refused, and no mail is dropped."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from postroom.errors import NotFound, StorageFull
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
 from tests.mails import new_inbox
-from tests.surfaces.rest.inbound.postings import (
+from tests.surfaces.rest.inbound.provider_requests import (
     NOW,
     RAW,
     WHOLE,
-    Post,
+    ProviderRequest,
     inbox_of,
     mailgun,
     postmark,
@@ -41,13 +41,13 @@ from tests.surfaces.rest.inbound.postings import (
         (lambda: replace(postmark(), query="?format=pdf"), 422),
     ],
 )
-async def test_what_cannot_be_read_is_refused(stranger, post, status):
-    answer = await post().to(stranger)
+async def test_unreadable_requests_are_refused(anonymous, post, status):
+    answer = await post().to(anonymous)
 
     assert status == answer.status_code, answer.text
 
 
-def for_nobody(post: Post) -> Post:
+def for_nobody(post: ProviderRequest) -> ProviderRequest:
     return replace(post, body=post.body.replace(b"bo@postroom", b"no@postroom"))
 
 
@@ -61,18 +61,16 @@ FOR_NOBODY = {
 
 
 @pytest.mark.parametrize("provider", FOR_NOBODY)
-async def test_a_mail_for_nobody_is_refused_in_the_code_after_which_a_provider_stops(
-    stranger, provider
-):
+async def test_mail_for_unknown_recipients_gets_the_status_that_ends_retries(anonymous, provider):
     status, post = FOR_NOBODY[provider]
 
-    answer = await post().to(stranger)
+    answer = await post().to(anonymous)
 
     assert (status, status) == (answer.status_code, answer.json()["status"])
     assert "no recipient of this mail" in answer.json()["detail"]
 
 
-def for_two() -> Post:
+def for_two() -> ProviderRequest:
     both = [{"Email": f"{name}@postroom.localhost"} for name in ("bo", "cy")]
     return postmark(RawEmail=RAW.decode(), ToFull=both)
 
@@ -89,13 +87,11 @@ def remove_while_bytes_are_written(services: App, monkeypatch, *gone: str) -> No
     monkeypatch.setattr(services.services.blobs, "put", meanwhile)
 
 
-async def test_an_inbox_that_goes_meanwhile_takes_nobody_elses_copy_with_it(
-    services, stranger, monkeypatch
-):
+async def test_a_removed_inbox_does_not_affect_other_copies(services, anonymous, monkeypatch):
     cy = await new_inbox(services.context(OWNER), "cy")
     remove_while_bytes_are_written(services, monkeypatch, cy.id)
 
-    answer = await for_two().to(stranger)
+    answer = await for_two().to(anonymous)
 
     message = await stored(services, answer)
     assert ("received", "bo") == (
@@ -104,17 +100,19 @@ async def test_an_inbox_that_goes_meanwhile_takes_nobody_elses_copy_with_it(
     )
 
 
-async def test_when_all_inboxes_go_meanwhile_a_mail_is_for_nobody(services, stranger, monkeypatch):
+async def test_mail_for_removed_inboxes_only_has_unknown_recipients(
+    services, anonymous, monkeypatch
+):
     cy = await new_inbox(services.context(OWNER), "cy")
-    bo = await inbox_of(services, await stored(services, await postmark().to(stranger)))
+    bo = await inbox_of(services, await stored(services, await postmark().to(anonymous)))
     remove_while_bytes_are_written(services, monkeypatch, bo.id, cy.id)
 
-    assert 403 == (await for_two().to(stranger)).status_code
+    assert 403 == (await for_two().to(anonymous)).status_code
 
 
-async def test_a_copy_that_can_still_be_stored_is_posted_again(services, stranger, monkeypatch):
-    """One inbox goes, and there is no room for the other's copy: that is nobody's last word."""
-    bo = await inbox_of(services, await stored(services, await postmark().to(stranger)))
+async def test_a_copy_that_can_still_be_stored_is_retried(services, anonymous, monkeypatch):
+    """One inbox is removed, and there is no space for the other copy: the error is temporary."""
+    bo = await inbox_of(services, await stored(services, await postmark().to(anonymous)))
     cy = await new_inbox(services.context(OWNER), "cy")
     remove_while_bytes_are_written(services, monkeypatch, bo.id)
     add = services.services.store.add_messages
@@ -126,21 +124,19 @@ async def test_a_copy_that_can_still_be_stored_is_posted_again(services, strange
 
     with monkeypatch.context() as patched:
         patched.setattr(services.services.store, "add_messages", full)
-        refused = await for_two().to(stranger)
-    again = await for_two().to(stranger)
+        refused = await for_two().to(anonymous)
+    again = await for_two().to(anonymous)
 
     assert (507, "storage_full") == (refused.status_code, refused.json()["code"])
     assert cy.id == (await stored(services, again)).inbox_id
 
 
 @pytest.mark.parametrize("provider", WHOLE)
-async def test_what_we_have_no_time_for_is_never_dropped_by_a_provider(
-    services, stranger, provider
-):
+async def test_overload_has_a_status_that_every_provider_retries(services, anonymous, provider):
     services.rates.per_second, services.rates.burst = 1e9, 1
     services.rates.take("inbound")
     services.rates.per_second = 0.5
 
-    answer = await WHOLE[provider]().to(stranger)
+    answer = await WHOLE[provider]().to(anonymous)
 
     assert (503, "rate_limited") == (answer.status_code, answer.json()["code"])

@@ -1,4 +1,4 @@
-"""Providers post mail in the forms they document, and it is stored as it was."""
+"""Mail in every documented form of the providers is stored unchanged."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.surfaces.rest.conftest import visiting
-from tests.surfaces.rest.inbound.postings import (
+from tests.surfaces.rest.conftest import rest_client
+from tests.surfaces.rest.inbound.provider_requests import (
     IN_FIELDS,
     RAW,
     WHOLE,
@@ -20,19 +20,17 @@ from tests.surfaces.rest.inbound.postings import (
 
 
 @pytest.mark.parametrize("provider", WHOLE)
-async def test_the_whole_mail_that_a_provider_has_is_stored_byte_for_byte(
-    services, stranger, provider
-):
-    message = await stored(services, await WHOLE[provider]().to(stranger))
+async def test_a_raw_mail_of_a_provider_is_stored_byte_for_byte(services, anonymous, provider):
+    message = await stored(services, await WHOLE[provider]().to(anonymous))
 
-    async with visiting(services, await services.owner_key()) as owner:
+    async with rest_client(services, await services.owner_key()) as owner:
         raw = await owner.send("GET", f"/v1/messages/{message.id}/raw")
     assert RAW == raw.content
 
 
 @pytest.mark.parametrize("provider", IN_FIELDS)
-async def test_a_mail_in_fields_is_put_together_again(services, stranger, provider):
-    message = await stored(services, await IN_FIELDS[provider]().to(stranger))
+async def test_a_mail_given_as_fields_is_composed(services, anonymous, provider):
+    message = await stored(services, await IN_FIELDS[provider]().to(anonymous))
 
     assert "Hello from afar" == message.subject
     assert "Grüße" == message.text.strip()
@@ -42,10 +40,8 @@ async def test_a_mail_in_fields_is_put_together_again(services, stranger, provid
     assert "application/pdf" == files["invoice.pdf"]
 
 
-async def test_postmark_tells_the_name_where_answers_go_and_the_hour_apart_from_the_mail(
-    services, stranger
-):
-    """As its documentation shows it: the address alone, and a colon in the zone."""
+async def test_separate_fields_of_postmark_are_used(services, anonymous):
+    """As in its documentation: an address without a name, and a colon in the time zone."""
     post = postmark(
         From="support@postmarkapp.com",
         FromName='Jürgen "J", Support',
@@ -54,7 +50,7 @@ async def test_postmark_tells_the_name_where_answers_go_and_the_hour_apart_from_
         Date="Fri, 1 Aug 2014 16:45:32 -04:00",
     )
 
-    message = await stored(services, await post.to(stranger))
+    message = await stored(services, await post.to(anonymous))
 
     assert ('Jürgen "J", Support', "support@postmarkapp.com") == (
         message.from_name,
@@ -64,8 +60,8 @@ async def test_postmark_tells_the_name_where_answers_go_and_the_hour_apart_from_
     assert datetime(2014, 8, 1, 20, 45, 32, tzinfo=UTC) == message.date
 
 
-async def test_an_image_in_the_html_stays_inline(services, stranger):
-    message = await stored(services, await mailgun().to(stranger))
+async def test_an_image_in_the_html_stays_inline(services, anonymous):
+    message = await stored(services, await mailgun().to(anonymous))
 
     assert {"invoice.pdf": False, "logo.png": True} == {
         a.filename: a.inline for a in message.attachments
@@ -73,51 +69,51 @@ async def test_an_image_in_the_html_stays_inline(services, stranger):
 
 
 @pytest.mark.parametrize("provider", WHOLE)
-async def test_what_is_posted_again_is_recognised(stranger, provider):
-    first = await WHOLE[provider]().to(stranger)
-    again = await WHOLE[provider]().to(stranger)
+async def test_a_repeated_request_is_recognised(anonymous, provider):
+    first = await WHOLE[provider]().to(anonymous)
+    again = await WHOLE[provider]().to(anonymous)
 
     assert ["received", "duplicate"] == [a.json()["status"] for a in (first, again)]
     assert first.json()["messages"][0]["message_id"] == again.json()["messages"][0]["message_id"]
 
 
-async def test_the_same_mail_by_two_routes_is_one_message(stranger):
-    answers = [await WHOLE[provider]().to(stranger) for provider in WHOLE]
+async def test_the_same_mail_by_two_routes_is_one_message(anonymous):
+    answers = [await WHOLE[provider]().to(anonymous) for provider in WHOLE]
 
     assert 1 == len({answer.json()["messages"][0]["message_id"] for answer in answers})
 
 
-async def test_base64_may_be_broken_into_lines(services, stranger):
+async def test_base64_may_have_line_breaks(services, anonymous):
     content = base64.encodebytes(b"hello world " * 20).decode()
     file = {"Name": "f.txt", "ContentType": "text/plain", "Content": content}
-    message = await stored(services, await postmark(Attachments=[file]).to(stranger))
+    message = await stored(services, await postmark(Attachments=[file]).to(anonymous))
 
     assert [240] == [a.size for a in message.attachments]
 
 
-async def test_half_a_character_does_not_keep_a_mail_out(services, stranger):
+async def test_an_incomplete_character_does_not_prevent_storing(services, anonymous):
     raw = "Subject: Hello\r\n\r\nHalf: \ud800."
-    message = await stored(services, await postmark(RawEmail=raw).to(stranger))
+    message = await stored(services, await postmark(RawEmail=raw).to(anonymous))
 
     assert "Half: ?." == message.text.strip()
 
 
-async def test_what_is_not_about_received_mail_is_taken_and_left_alone(stranger):
-    answer = await resend(kind="email.delivered").to(stranger)
+async def test_other_events_are_accepted_and_ignored(anonymous):
+    answer = await resend(kind="email.delivered").to(anonymous)
 
     assert (200, "nothing") == (answer.status_code, answer.json()["status"])
 
 
-async def test_a_header_of_a_mail_in_fields_cannot_make_another(services, stranger):
+async def test_a_header_given_as_field_cannot_inject_another(services, anonymous):
     sly = "Hello\r\nBcc: eve@example.com\r\n\r\nfrom afar"
 
-    message = await stored(services, await postmark(Subject=sly).to(stranger))
+    message = await stored(services, await postmark(Subject=sly).to(anonymous))
 
     assert "Hello Bcc: eve@example.com from afar" == message.subject
     assert () == message.bcc_addresses
 
 
-async def test_a_provider_that_is_not_set_up_is_switched_off(rest):
+async def test_a_provider_that_is_not_configured_is_disabled(rest):
     problem = await rest.problem("POST", "/v1/inbound/mailgun", content=b"x")
 
     assert (404, "feature_disabled") == (problem["status"], problem["code"])

@@ -1,4 +1,4 @@
-"""An office in which much has happened."""
+"""An installation with a month of activity."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from postroom.operations.keys import delete_key
 from postroom.operations.rules import create_rule
 from postroom.store.sql.events import count_mail
 from postroom.store.transaction import Transaction
+from tests.isolation.tenants import rule_yaml
 from tests.mails import deliver, mail
 from tests.stores.accounts import new_account
-from tests.surfaces.web.conftest import Office
-from tests.walls.tenants import rule_yaml
+from tests.surfaces.web.conftest import WebInstallation
 
 HOSTILE = '<img src=x onerror=alert(1)>"\u202e'
 
 
 @pytest.fixture
-async def busy(office: Office) -> Office:
+async def busy(installation: WebInstallation) -> WebInstallation:
     """Mail in and out for a month, held mail, an account, a rule and a key with a problem each."""
-    services, now = office.app.services, office.app.services.clock()
+    services, now = installation.app.services, installation.app.services.clock()
     inbox = (await services.store.inboxes_at(["me@postroom.localhost"]))["me@postroom.localhost"]
 
     def count(tx: Transaction) -> None:
@@ -47,14 +47,14 @@ async def busy(office: Office) -> Office:
     )
     for number in range(3):
         await deliver(services, inbox, mail(f"Invoice {number} {HOSTILE}"))
-    await office.hold()
+    await installation.hold()
     account = await new_account(services)
     await services.store.set_account_state(
         account.id, "needs_reauth", "the server refused the login; sign in again"
     )
-    await office.key("read", expires_at="7d")
-    agent = await office.agent("read", "write")
+    await installation.key("read", expires_at="7d")
+    agent = await installation.agent("read", "write")
     made = {"rule_yaml": rule_yaml("Invoices", "flag", inbox=inbox.id), "dry_run": False}
     await call(agent, create_rule, made)
-    await call(office.owner, delete_key, {"key_id": agent.caller.key_id})
-    return office
+    await call(installation.owner, delete_key, {"key_id": agent.caller.key_id})
+    return installation

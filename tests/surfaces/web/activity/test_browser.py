@@ -7,20 +7,22 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.mails import deliver, mail
 from tests.surfaces.web.chromium import DESKTOP, PHONE, browser, obstacles, signed_in
-from tests.surfaces.web.conftest import Office
+from tests.surfaces.web.conftest import WebInstallation
 
 __all__ = ["browser"]
 
 PAGES = ("/", "/events", "/audit", "/health")
 
 
-async def arrive(office: Office, subject: str) -> None:
-    services = office.app.services
+async def arrive(installation: WebInstallation, subject: str) -> None:
+    services = installation.app.services
     inbox = (await services.store.inboxes_at(["me@postroom.localhost"]))["me@postroom.localhost"]
     await deliver(services, inbox, mail(subject))
 
 
-async def test_everybody_can_use_the_pages_on_every_screen(browser: Browser, busy: Office) -> None:
+async def test_the_pages_are_accessible_on_every_screen(
+    browser: Browser, busy: WebInstallation
+) -> None:
     page = await signed_in(browser, busy)
     page.on("dialog", lambda dialog: pytest.fail(dialog.message))
     refused: list[str] = []
@@ -35,8 +37,8 @@ async def test_everybody_can_use_the_pages_on_every_screen(browser: Browser, bus
     assert [] == refused
 
 
-async def test_a_person_finds_what_needs_them_with_the_keyboard(
-    browser: Browser, busy: Office
+async def test_open_tasks_are_reachable_with_the_keyboard(
+    browser: Browser, busy: WebInstallation
 ) -> None:
     page = await signed_in(browser, busy, viewport=DESKTOP)
 
@@ -54,7 +56,7 @@ async def test_a_person_finds_what_needs_them_with_the_keyboard(
 
 
 async def test_a_person_without_javascript_reads_events_and_verifies_the_log(
-    browser: Browser, busy: Office
+    browser: Browser, busy: WebInstallation
 ) -> None:
     page = await signed_in(browser, busy, viewport=PHONE, java_script_enabled=False)
 
@@ -82,20 +84,20 @@ async def _subjects(page: Page) -> list[str]:
     return await page.locator(".events .what").all_inner_texts()
 
 
-async def test_events_appear_by_themselves_until_they_are_paused(
-    browser: Browser, office: Office
+async def test_events_appear_automatically_until_paused(
+    browser: Browser, installation: WebInstallation
 ) -> None:
-    page = await signed_in(browser, office, viewport=DESKTOP)
+    page = await signed_in(browser, installation, viewport=DESKTOP)
     async with page.expect_response("**/live"):
         await page.goto("/events")
-    await arrive(office, "First")
+    await arrive(installation, "First")
     await expect(page.locator(".events li")).to_have_count(1)
-    await arrive(office, "Second")
+    await arrive(installation, "Second")
     await expect(page.locator(".events li").first).to_contain_text("Second")
 
     await page.get_by_role("button", name="Pause").click()
     async with page.expect_response("**/sessions"):
-        await arrive(office, "Third")
+        await arrive(installation, "Third")
     assert 2 == len(await _subjects(page))
     await page.get_by_role("button", name="Resume").click()
 

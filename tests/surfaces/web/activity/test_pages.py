@@ -1,4 +1,4 @@
-"""Overview, events, audit and health: what they show, to whom, and what they do with garbage."""
+"""Overview, events, audit and health: their content, its visibility, and invalid input."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from postroom.store.sql.installation import MAX_COUNTED
 from tests.mails import deliver, mail
 from tests.pipeline.clock import Clock
 from tests.surfaces.web.activity.conftest import HOSTILE
-from tests.surfaces.web.conftest import Office, Person, words
+from tests.surfaces.web.conftest import WebInstallation, WebUser, words
 
 _EVENT = re.compile(r'<li id="(evt_\w+)">')
 _CURSOR = re.compile(r'href="(/\w+\?[^"]*cursor=[^"]+)"')
 
 
 @asynccontextmanager
-async def visiting(office: Office, *scopes: str, **limits: Any) -> AsyncIterator[Person]:
-    """Somebody who signed in with a key."""
-    async with office.visitor() as person:
-        await person.sign_in(key=await office.key(*scopes, **limits))
+async def session_of_key(
+    installation: WebInstallation, *scopes: str, **limits: Any
+) -> AsyncIterator[WebUser]:
+    """A user who signed in with a key."""
+    async with installation.new_user() as person:
+        await person.sign_in(key=await installation.key(*scopes, **limits))
         yield person
 
 
-async def arrive(office: Office, subject: str, username: str = "me") -> str:
-    services, address = office.app.services, f"{username}@postroom.localhost"
+async def arrive(installation: WebInstallation, subject: str, username: str = "me") -> str:
+    services, address = installation.app.services, f"{username}@postroom.localhost"
     inbox = (await services.store.inboxes_at([address]))[address]
     return (await deliver(services, inbox, mail(subject))).message_id
 
 
-async def test_nothing_needs_a_person_who_has_just_begun(owner: Person) -> None:
+async def test_a_new_installation_has_no_open_tasks(owner: WebUser) -> None:
     page = words(await owner.read("/"))
 
     assert "All clear." in page
     assert 4 == page.count("No activity in this period.")
 
 
-async def test_what_needs_the_person_comes_with_where_it_is_fixed(
-    busy: Office, owner: Person
-) -> None:
+async def test_open_tasks_link_to_their_pages(busy: WebInstallation, owner: WebUser) -> None:
     webhook = await call(busy.owner, create_webhook, {"url": "https://hook.example/x"})
     await arrive(busy, "For the webhook")
     store = busy.app.services.store
@@ -74,7 +74,9 @@ async def test_what_needs_the_person_comes_with_where_it_is_fixed(
     assert "All clear" not in page
 
 
-async def test_the_charts_have_their_numbers_in_tables(busy: Office, owner: Person) -> None:
+async def test_the_charts_have_their_numbers_in_tables(
+    busy: WebInstallation, owner: WebUser
+) -> None:
     page = await owner.read("/")
 
     assert "Mail in 157" in words(page)
@@ -86,11 +88,11 @@ async def test_the_charts_have_their_numbers_in_tables(busy: Office, owner: Pers
     assert page.count("<rect") == (await owner.read("/?days=%00'1")).count("<rect")
 
 
-async def test_the_overview_of_a_limited_key_counts_what_it_sees(busy: Office) -> None:
+async def test_the_overview_of_a_limited_key_counts_what_it_sees(busy: WebInstallation) -> None:
     other = await busy.new_inbox("other")
     await arrive(busy, "Mine", "other")
 
-    async with visiting(busy, "read", "admin", inboxes=[other]) as limited:
+    async with session_of_key(busy, "read", "admin", inboxes=[other]) as limited:
         page = words(await limited.read("/"))
 
     assert "Mail in 1 " in page
@@ -105,8 +107,10 @@ async def test_the_overview_of_a_limited_key_counts_what_it_sees(busy: Office) -
         assert hidden not in page
 
 
-async def test_somebody_who_only_approves_sees_held_mail_and_no_numbers(busy: Office) -> None:
-    async with visiting(busy, "approve") as approver:
+async def test_a_user_who_only_approves_sees_held_mail_and_no_counts(
+    busy: WebInstallation,
+) -> None:
+    async with session_of_key(busy, "approve") as approver:
         page = words(await approver.read("/"))
         answers = [(await approver.get(p)).status_code for p in ("/events", "/audit", "/health")]
 
@@ -117,11 +121,11 @@ async def test_somebody_who_only_approves_sees_held_mail_and_no_numbers(busy: Of
 
 
 async def test_long_queues_and_a_full_disk_are_named(
-    office: Office, owner: Person, monkeypatch: pytest.MonkeyPatch
+    installation: WebInstallation, owner: WebUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [{"n": n} for n in range(MAX_COUNTED + 1)]
     sql = "INSERT INTO search_buffer (message, inbox) VALUES (:n, 1)"
-    await office.app.services.store.engine.write(lambda tx: tx.many(sql, rows))
+    await installation.app.services.store.engine.write(lambda tx: tx.many(sql, rows))
     monkeypatch.setattr("postroom.surfaces.web.overview.LITTLE_SPACE", 2**60)
 
     page = words(await owner.read("/"))
@@ -131,9 +135,9 @@ async def test_long_queues_and_a_full_disk_are_named(
 
 
 async def test_events_are_listed_newest_first_with_their_mail(
-    office: Office, owner: Person
+    installation: WebInstallation, owner: WebUser
 ) -> None:
-    ids = [await arrive(office, f"Mail {number} {HOSTILE}") for number in range(3)]
+    ids = [await arrive(installation, f"Mail {number} {HOSTILE}") for number in range(3)]
 
     page = await owner.read("/events")
 
@@ -144,13 +148,13 @@ async def test_events_are_listed_newest_first_with_their_mail(
 
 
 async def test_events_are_chosen_by_type_and_inbox_and_read_page_by_page(
-    office: Office, owner: Person
+    installation: WebInstallation, owner: WebUser
 ) -> None:
-    other = await office.new_inbox("other")
+    other = await installation.new_inbox("other")
     for number in range(60):
-        await arrive(office, f"Mail {number}", "other")
-    await arrive(office, "Elsewhere")
-    await office.hold(inbox_id=other)
+        await arrive(installation, f"Mail {number}", "other")
+    await arrive(installation, "Elsewhere")
+    await installation.hold(inbox_id=other)
 
     first = await owner.read(f"/events?type=message.received&inbox={other}")
     (older,) = _CURSOR.findall(first)
@@ -175,19 +179,21 @@ async def test_events_are_chosen_by_type_and_inbox_and_read_page_by_page(
         ("nonsense=1&type=&inbox=", "No events yet."),
     ],
 )
-async def test_garbage_for_events_is_explained(owner: Person, query: str, says: str) -> None:
+async def test_invalid_filters_of_events_are_explained(
+    owner: WebUser, query: str, says: str
+) -> None:
     page = await owner.read(f"/events?{query}")
 
     assert says in words(page)
     assert "<script>" not in page
 
 
-async def test_a_limited_key_sees_events_of_its_inboxes(office: Office) -> None:
-    other = await office.new_inbox("other")
-    await arrive(office, "Hidden")
-    await arrive(office, "Mine", "other")
+async def test_a_limited_key_sees_events_of_its_inboxes(installation: WebInstallation) -> None:
+    other = await installation.new_inbox("other")
+    await arrive(installation, "Hidden")
+    await arrive(installation, "Mine", "other")
 
-    async with visiting(office, "read", inboxes=[other]) as limited:
+    async with session_of_key(installation, "read", inboxes=[other]) as limited:
         page = words(await limited.read("/events"))
         asked = words(await limited.read("/events?inbox=me@postroom.localhost"))
 
@@ -198,14 +204,14 @@ async def test_a_limited_key_sees_events_of_its_inboxes(office: Office) -> None:
 
 
 async def test_the_audit_log_is_filtered_by_who_way_action_target_and_date(
-    office: Office, owner: Person, clock: Clock
+    installation: WebInstallation, owner: WebUser, clock: Clock
 ) -> None:
-    agent = await office.agent("read", "write", "send")
+    agent = await installation.agent("read", "write", "send")
     sent = await call(
         agent, send_message, {"to": ["a@b.example"], "subject": "S", "body_text": "B"}
     )
     clock.now += timedelta(hours=10)
-    await office.key("read")
+    await installation.key("read")
 
     async def actions(query: str) -> list[str]:
         page = await owner.read(f"/audit?{query}")
@@ -235,16 +241,20 @@ async def test_the_audit_log_is_filtered_by_who_way_action_target_and_date(
         ("verified=whole+7", "newest first"),
     ],
 )
-async def test_garbage_for_the_audit_log_is_explained(owner: Person, query: str, says: str) -> None:
+async def test_invalid_filters_of_the_audit_log_are_explained(
+    owner: WebUser, query: str, says: str
+) -> None:
     page = words(await owner.read(f"/audit?{query}"))
 
     assert says in page
     assert "The log is intact" not in page
 
 
-async def test_the_audit_log_is_read_page_by_page(office: Office, owner: Person) -> None:
+async def test_the_audit_log_is_read_page_by_page(
+    installation: WebInstallation, owner: WebUser
+) -> None:
     for _ in range(55):
-        await office.key("read")
+        await installation.key("read")
 
     first = await owner.read("/audit?action=create_key")
     (older,) = _CURSOR.findall(first)
@@ -254,12 +264,14 @@ async def test_the_audit_log_is_read_page_by_page(office: Office, owner: Person)
     assert (50, 5) == (first.count('data-name="Who"'), second.count('data-name="Who"'))
 
 
-async def test_the_log_is_verified_in_plain_words(office: Office, owner: Person) -> None:
+async def test_the_log_is_verified_in_plain_words(
+    installation: WebInstallation, owner: WebUser
+) -> None:
     response = await owner.post("/audit/verify")
     page = words(await owner.read(response.headers["location"]))
     assert re.search(r"The log is intact: all \d+ entries are unchanged\. Checked 1 Jun", page)
 
-    db = apsw.Connection(str(office.app.settings.data_dir / "postroom.db"))
+    db = apsw.Connection(str(installation.app.settings.data_dir / "postroom.db"))
     db.execute("DROP TRIGGER audit_no_update; UPDATE audit SET actor = 'nobody' WHERE number = 1")
     db.close()
     response = await owner.post("/audit/verify")
@@ -269,7 +281,7 @@ async def test_the_log_is_verified_in_plain_words(office: Office, owner: Person)
 
 
 async def test_a_log_that_is_too_long_to_verify_in_time_is_verified_in_part(
-    office: Office, owner: Person, monkeypatch: pytest.MonkeyPatch
+    installation: WebInstallation, owner: WebUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("postroom.operations.health.VERIFY_S", 0.0)
     monkeypatch.setattr("postroom.store.maintenance.lifecycle._BATCH_SIZE", 2)
@@ -280,20 +292,22 @@ async def test_a_log_that_is_too_long_to_verify_in_time_is_verified_in_part(
     assert "The first 2 entries are unchanged" in page
 
 
-async def test_what_a_check_found_is_told_to_who_asked_only(office: Office, owner: Person) -> None:
+async def test_the_result_of_a_check_is_shown_to_its_user_only(
+    installation: WebInstallation, owner: WebUser
+) -> None:
     location = (await owner.post("/audit/verify")).headers["location"]
 
-    async with visiting(office, "read", "admin") as other:
+    async with session_of_key(installation, "read", "admin") as other:
         assert "The log is intact" not in words(await other.read(location))
 
 
 async def test_a_limited_administrator_sees_a_part_of_the_log_and_verifies_nothing(
-    office: Office,
+    installation: WebInstallation,
 ) -> None:
-    await office.hold()
-    other = await office.new_inbox("other")
+    await installation.hold()
+    other = await installation.new_inbox("other")
 
-    async with visiting(office, "read", "admin", inboxes=[other]) as limited:
+    async with session_of_key(installation, "read", "admin", inboxes=[other]) as limited:
         page = await limited.read("/audit")
         refused = await limited.post("/audit/verify")
         health = await limited.get("/health")
@@ -304,8 +318,10 @@ async def test_a_limited_administrator_sees_a_part_of_the_log_and_verifies_nothi
     assert "whole installation" in words(health.text)
 
 
-async def test_somebody_who_may_only_read_has_no_link_to_audit_and_health(office: Office) -> None:
-    async with visiting(office, "read") as reader:
+async def test_a_user_who_only_reads_has_no_link_to_audit_and_health(
+    installation: WebInstallation,
+) -> None:
+    async with session_of_key(installation, "read") as reader:
         page = await reader.read("/")
         answers = [(await reader.get(path)).status_code for path in ("/audit", "/health")]
         verified = await reader.post("/audit/verify")
@@ -316,7 +332,9 @@ async def test_somebody_who_may_only_read_has_no_link_to_audit_and_health(office
     assert ([403, 403], 403) == (answers, verified.status_code)
 
 
-async def test_health_says_what_doctor_says_problems_first(office: Office, owner: Person) -> None:
+async def test_health_says_what_doctor_says_problems_first(
+    installation: WebInstallation, owner: WebUser
+) -> None:
     page = words(await owner.read("/health"))
 
     assert "2 problems" in page  # the relay, and the clock of the test
@@ -332,8 +350,8 @@ async def test_health_says_what_doctor_says_problems_first(office: Office, owner
         assert part in page
 
 
-async def test_a_check_that_hangs_or_fails_does_not_take_the_others_along(
-    office: Office, owner: Person, monkeypatch: pytest.MonkeyPatch
+async def test_a_check_that_hangs_or_fails_does_not_affect_the_others(
+    installation: WebInstallation, owner: WebUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hang(*_: object) -> CheckResult:
         await asyncio.Event().wait()
@@ -353,8 +371,10 @@ async def test_a_check_that_hangs_or_fails_does_not_take_the_others_along(
     assert "schema is current" in page
 
 
-async def test_health_names_leases_and_failures(office: Office, owner: Person) -> None:
-    services = office.app.services
+async def test_health_names_leases_and_failures(
+    installation: WebInstallation, owner: WebUser
+) -> None:
+    services = installation.app.services
     now = services.clock()
     await services.store.claim("sweep", "proc_1", now=now, lifetime=timedelta(hours=1))
     services.counts.failed("sync_failed", {}, count=3)
@@ -366,9 +386,11 @@ async def test_health_names_leases_and_failures(office: Office, owner: Person) -
     assert "3 Sync passes that failed" in words(await owner.read("/"))
 
 
-async def test_calls_of_tools_are_shown_by_tool(office: Office, owner: Person) -> None:
+async def test_calls_of_tools_are_shown_by_tool(
+    installation: WebInstallation, owner: WebUser
+) -> None:
     today = datetime(2026, 6, 1, tzinfo=UTC).date()
-    await office.app.services.store.count_calls(
+    await installation.app.services.store.count_calls(
         [CallCount(today, "agent", "mcp", "read_mail", 7, 2)]
     )
 

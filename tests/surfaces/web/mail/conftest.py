@@ -1,4 +1,4 @@
-"""Mail in an office, and people who read it."""
+"""Delivered mail, and users who read it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from postroom.model.inbox import Inbox
 from tests.mails import deliver, mail
-from tests.surfaces.web.conftest import Office, Person
+from tests.surfaces.web.conftest import WebInstallation, WebUser
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c4944415408d763f8ff"
@@ -18,35 +18,35 @@ PIXEL = bytes.fromhex(
 """A picture of one pixel."""
 
 
-class Letters:
-    """Puts mail into an inbox."""
+class IncomingMail:
+    """Delivers mail to an inbox."""
 
-    def __init__(self, office: Office) -> None:
-        self.office = office
+    def __init__(self, installation: WebInstallation) -> None:
+        self.installation = installation
 
     async def inbox(self, username: str = "me") -> Inbox:
         address = f"{username}@postroom.localhost"
-        return (await self.office.app.services.store.inboxes_at([address]))[address]
+        return (await self.installation.app.services.store.inboxes_at([address]))[address]
 
     async def arrive(self, *args: Any, username: str = "me", **more: Any) -> str:
-        """The id of a mail that arrived."""
+        """Deliver a mail; returns its id."""
         inbox = await self.inbox(username)
         raw = mail(*args, to=inbox.address, **more)
         return await self.arrive_raw(raw, username=username)
 
     async def arrive_raw(self, raw: bytes, *, username: str = "me") -> str:
-        added = await deliver(self.office.app.services, await self.inbox(username), raw)
+        added = await deliver(self.installation.app.services, await self.inbox(username), raw)
         return added.message_id
 
 
 @pytest.fixture
-def letters(office: Office) -> Letters:
-    return Letters(office)
+def incoming(installation: WebInstallation) -> IncomingMail:
+    return IncomingMail(installation)
 
 
 @pytest.fixture
-async def reader(office: Office) -> AsyncIterator[Person]:
-    """Somebody whose key may read and nothing else."""
-    async with office.visitor() as person:
-        await person.sign_in(key=await office.key("read"))
+async def reader(installation: WebInstallation) -> AsyncIterator[WebUser]:
+    """A user whose key may only read."""
+    async with installation.new_user() as person:
+        await person.sign_in(key=await installation.key("read"))
         yield person

@@ -1,9 +1,9 @@
-"""Mails that try to fetch, to run script, to navigate, or to leave their frame."""
+"""Mails that try to load resources, run scripts, navigate, or escape their frame."""
 
 from __future__ import annotations
 
 HOST = "https://evil.example"
-"""Nobody answers there; a request to it fails the test."""
+"""Nothing listens there; a request to it fails the test."""
 
 _SVG = "<svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/1999/xlink'>{}</svg>"
 

@@ -1,4 +1,4 @@
-"""Mail in a real browser: on a phone and a desktop, hostile or not, readable for everybody."""
+"""Mail in a real browser: on a phone and a desktop, hostile or not, and accessible."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from tests.surfaces.web.chromium import DESKTOP, SIZES, browser, chromium, obstacles, signed_in
-from tests.surfaces.web.conftest import Office
-from tests.surfaces.web.mail.conftest import PIXEL, Letters
+from tests.surfaces.web.conftest import WebInstallation
+from tests.surfaces.web.mail.conftest import PIXEL, IncomingMail
 from tests.surfaces.web.mail.hostile import HOSTILE
 
 __all__ = ["browser"]
@@ -26,28 +26,28 @@ NEWS = """<h2 style="color:#0a5">Weekly <em>news</em></h2><p>Hello, here is what
 <img src="https://t.example/p" width=1 height=1>"""
 
 
-async def some_mail(office: Office, letters: Letters) -> dict[str, str]:
-    """An inbox as it is on a Monday: the paths of its pages by name."""
-    await office.new_inbox("sales")
-    first = await letters.arrive("Lunch on Friday?", "Where do we meet?", message_id="<a@x>")
-    await letters.arrive("Re: Lunch on Friday?", "At the harbour, at noon.\n\nBo",
+async def some_mail(installation: WebInstallation, incoming: IncomingMail) -> dict[str, str]:
+    """A typical inbox; returns the paths of its pages by name."""
+    await installation.new_inbox("sales")
+    first = await incoming.arrive("Lunch on Friday?", "Where do we meet?", message_id="<a@x>")
+    await incoming.arrive("Re: Lunch on Friday?", "At the harbour, at noon.\n\nBo",
                          sender="Bo Berg <bo@example.com>", message_id="<b@x>",
                          in_reply_to="<a@x>")  # fmt: skip
-    files = await letters.arrive(
+    files = await incoming.arrive(
         "Invoice 2026-114 for the new chairs, with everything that was asked for", "See below.",
         sender="Accounts <accounts@furniture.example>",
         attachments=[("invoice-2026-114.csv", "text/csv", b"chair,4\ntable,1"),
                      ("logo.png", "image/png", PIXEL)],
     )  # fmt: skip
-    news = await letters.arrive("Weekly news", "Hello.", html=NEWS, sender="News <n@shop.example>",
+    news = await incoming.arrive("Weekly news", "Hello.", html=NEWS, sender="News <n@shop.example>",
                                 headers=[("Reply-To", "x@elsewhere.example")])  # fmt: skip
-    await letters.arrive("Question", "How much?", username="sales")
-    await letters.arrive(
+    await incoming.arrive("Question", "How much?", username="sales")
+    await incoming.arrive(
         "x" * 300, "y" * 500, sender=f"{'n' * 100} <{'a' * 60}@{'b' * 60}.example>"
     )
-    held = await office.hold(**{"from": "me@postroom.localhost"})
-    preview = (await office.message(files)).attachments[0].id
-    picture = (await office.message(files)).attachments[1].id
+    held = await installation.hold(**{"from": "me@postroom.localhost"})
+    preview = (await installation.message(files)).attachments[0].id
+    picture = (await installation.message(files)).attachments[1].id
     return {
         "list": "/mail",
         "ticked": "/mail?mailbox=%2A&select=all",
@@ -68,11 +68,11 @@ async def some_mail(office: Office, letters: Letters) -> dict[str, str]:
     }
 
 
-async def test_every_page_fits_the_screen_and_everybody(
-    browser: Browser, office: Office, letters: Letters
+async def test_every_page_of_mail_fits_and_is_accessible(
+    browser: Browser, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
-    paths = await some_mail(office, letters)
-    page = await signed_in(browser, office)
+    paths = await some_mail(installation, incoming)
+    page = await signed_in(browser, installation)
 
     for name, path in paths.items():
         await page.goto(path)
@@ -80,11 +80,11 @@ async def test_every_page_fits_the_screen_and_everybody(
 
 
 @SIZES
-async def test_a_person_without_javascript_reads_files_and_takes_back(
-    browser: Browser, office: Office, letters: Letters, size: Any
+async def test_a_person_without_javascript_reads_moves_and_undoes(
+    browser: Browser, installation: WebInstallation, incoming: IncomingMail, size: Any
 ) -> None:
-    await some_mail(office, letters)
-    page = await signed_in(browser, office, viewport=size, java_script_enabled=False)
+    await some_mail(installation, incoming)
+    page = await signed_in(browser, installation, viewport=size, java_script_enabled=False)
 
     await page.get_by_role("link", name="Mail", exact=True).click()
     await page.get_by_label("Search mail").fill("lunch")
@@ -107,11 +107,15 @@ async def test_a_person_without_javascript_reads_files_and_takes_back(
 
 @SIZES
 async def test_a_person_without_javascript_answers_with_a_file(
-    browser: Browser, office: Office, letters: Letters, size: Any, tmp_path: Path
+    browser: Browser,
+    installation: WebInstallation,
+    incoming: IncomingMail,
+    size: Any,
+    tmp_path: Path,
 ) -> None:
-    paths = await some_mail(office, letters)
+    paths = await some_mail(installation, incoming)
     (tmp_path / "map.txt").write_text("The harbour.")
-    page = await signed_in(browser, office, viewport=size, java_script_enabled=False)
+    page = await signed_in(browser, installation, viewport=size, java_script_enabled=False)
 
     await page.goto(paths["plain"])
     await page.get_by_role("link", name="Reply", exact=True).click()
@@ -119,7 +123,7 @@ async def test_a_person_without_javascript_answers_with_a_file(
     await page.get_by_label("Attach files").set_input_files(tmp_path / "map.txt")
     await page.get_by_role("button", name="Send").click()
 
-    message = await office.message(page.url.partition("?")[0].rpartition("/")[2])
+    message = await installation.message(page.url.partition("?")[0].rpartition("/")[2])
     assert ("Re: Lunch on Friday?", ("ana@example.com",)) == (message.subject, message.to_addresses)
     assert "At the harbour.\nBo" == message.text.strip()
     assert ["map.txt"] == [file.filename for file in message.attachments]
@@ -127,7 +131,7 @@ async def test_a_person_without_javascript_answers_with_a_file(
 
 @asynccontextmanager
 async def watched() -> AsyncIterator[tuple[Browser, list[bytes]]]:
-    """A browser for which the hosts of strangers are a port of ours, and what it sends there."""
+    """A browser for which all other hosts resolve to a local port, and the requests there."""
     came: list[bytes] = []
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -142,44 +146,46 @@ async def watched() -> AsyncIterator[tuple[Browser, list[bytes]]]:
         yield browser, came
 
 
-async def test_hostile_mail_fetches_runs_and_navigates_nothing(
-    office: Office, letters: Letters
+async def test_hostile_mail_loads_runs_and_navigates_nothing(
+    installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     async with watched() as (browser, came):
-        page = await signed_in(browser, office, viewport=DESKTOP)
+        page = await signed_in(browser, installation, viewport=DESKTOP)
         asked = watch(page)
         for name, html in HOSTILE.items():
-            message_id = await letters.arrive(name, "Plain.", html=f"<p>{name}</p>{html}")
+            message_id = await incoming.arrive(name, "Plain.", html=f"<p>{name}</p>{html}")
             await page.goto(f"/mail/{message_id}")
             await page.wait_for_timeout(50)
             frame = page.frame(url=f"**/mail/{message_id}/html")
             assert frame is not None, name
             assert name in await frame.locator("body").inner_text()
-            assert f"{office.url}/mail/{message_id}" == page.url
+            assert f"{installation.url}/mail/{message_id}" == page.url
             assert 2 == len(page.frames), name
-            assert [] == [url for url in asked if not url.startswith((office.url, "data:"))], name
+            assert [] == [
+                url for url in asked if not url.startswith((installation.url, "data:"))
+            ], name
         assert (1, []) == (len(page.context.pages), came)
 
 
-async def test_the_policy_of_the_frame_holds_without_the_sanitiser(
-    office: Office, letters: Letters, monkeypatch: pytest.MonkeyPatch
+async def test_the_csp_of_the_frame_is_sufficient_without_the_sanitiser(
+    installation: WebInstallation, incoming: IncomingMail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over http, where a request can be told from a connection that is opened in advance."""
+    """Over http, where a request can be distinguished from a speculative connection."""
     monkeypatch.setattr("postroom.mail.html.html.html_for_browser", lambda html, *_, **__: html)
     async with watched() as (browser, came):
-        page = await signed_in(browser, office, viewport=DESKTOP)
+        page = await signed_in(browser, installation, viewport=DESKTOP)
         watch(page)
         for name, html in HOSTILE.items():
-            message_id = await letters.arrive(name, "Plain.", html=html.replace("https:", "http:"))
+            message_id = await incoming.arrive(name, "Plain.", html=html.replace("https:", "http:"))
             await page.goto(f"/mail/{message_id}")
             await page.wait_for_timeout(50)
             assert (name, []) == (name, came)
-            assert f"{office.url}/mail/{message_id}" == page.url
+            assert f"{installation.url}/mail/{message_id}" == page.url
         assert 1 == len(page.context.pages)
 
 
-async def test_the_watched_browser_is_heard() -> None:
-    """So that the tests above can fail."""
+async def test_requests_of_the_watched_browser_are_recorded() -> None:
+    """Shows that the tests above can fail."""
     async with watched() as (browser, came):
         page = await browser.new_page()
         await page.set_content("<img src=https://evil.example/a>")
@@ -188,7 +194,7 @@ async def test_the_watched_browser_is_heard() -> None:
 
 
 def watch(page: Page) -> list[str]:
-    """Every request of a page from now on; a dialog, which only a script opens, fails the test."""
+    """Record every request of a page; a dialog, which only a script opens, fails the test."""
     asked: list[str] = []
     page.context.on("request", lambda request: asked.append(request.url))
     page.on("dialog", lambda dialog: pytest.fail(dialog.message))
@@ -197,28 +203,28 @@ def watch(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("tab", ["text", "agent", "source", "sender"])
 async def test_hostile_mail_is_only_text_in_the_other_tabs(
-    browser: Browser, office: Office, letters: Letters, tab: str
+    browser: Browser, installation: WebInstallation, incoming: IncomingMail, tab: str
 ) -> None:
     everything = "".join(HOSTILE.values())
-    message_id = await letters.arrive(
+    message_id = await incoming.arrive(
         everything.replace("\x00", "")[:900], everything, html=everything
     )
-    page = await signed_in(browser, office)
+    page = await signed_in(browser, installation)
     asked = watch(page)
 
     await page.goto(f"/mail/{message_id}?tab={tab}")
     await page.wait_for_load_state("networkidle")
 
-    assert [] == [url for url in asked if not url.startswith(office.url)]
+    assert [] == [url for url in asked if not url.startswith(installation.url)]
     assert 0 == await page.locator("main script, main svg, main img, main style").count()
     assert (tab == "agent") == await page.locator("main iframe").count()
 
 
-async def test_pictures_of_other_hosts_are_asked_for_only_after_a_click(
-    browser: Browser, office: Office, letters: Letters
+async def test_remote_images_are_loaded_only_after_a_click(
+    browser: Browser, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
-    paths = await some_mail(office, letters)
-    page = await signed_in(browser, office, viewport=DESKTOP)
+    paths = await some_mail(installation, incoming)
+    page = await signed_in(browser, installation, viewport=DESKTOP)
     await page.context.route("https://**", lambda route: route.fulfill(
         body=PIXEL, content_type="image/png"))  # fmt: skip
     asked = watch(page)

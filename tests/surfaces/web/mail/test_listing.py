@@ -1,4 +1,4 @@
-"""The list of mail: places, filters, pages, and what each key sees of it."""
+"""The list of mail: mailboxes, filters, pages, and its visibility for each key."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 
 import pytest
 
-from tests.surfaces.web.conftest import Office, Person, words
-from tests.surfaces.web.mail.conftest import Letters
+from tests.surfaces.web.conftest import WebInstallation, WebUser, words
+from tests.surfaces.web.mail.conftest import IncomingMail
 
 _LINK = re.compile(r'href="(/mail/msg_[^"]+)"')
 
 
-async def test_the_list_shows_what_it_takes_to_choose_a_mail(
-    letters: Letters, owner: Person
+async def test_the_list_shows_sender_subject_and_date(
+    incoming: IncomingMail, owner: WebUser
 ) -> None:
-    message_id = await letters.arrive(
+    message_id = await incoming.arrive(
         "Lunch?", "Where do we meet?", attachments=[("menu.txt", "text/plain", b"soup")]
     )
 
@@ -29,12 +29,12 @@ async def test_the_list_shows_what_it_takes_to_choose_a_mail(
     assert re.search(r"Inbox 1 unread", said)
 
 
-async def test_without_mail_the_page_says_so(owner: Person) -> None:
+async def test_without_mail_the_page_says_so(owner: WebUser) -> None:
     assert "No messages yet." in words(await owner.read("/mail"))
 
 
-async def test_older_mail_follows_page_by_page(letters: Letters, owner: Person) -> None:
-    made = {await letters.arrive(f"Mail {number}") for number in range(53)}
+async def test_older_mail_follows_page_by_page(incoming: IncomingMail, owner: WebUser) -> None:
+    made = {await incoming.arrive(f"Mail {number}") for number in range(53)}
 
     first = await owner.read("/mail?inbox=me%40postroom.localhost")
     (older,) = re.findall(r'rel="next" href="([^"]+)"', first)
@@ -75,12 +75,12 @@ async def test_older_mail_follows_page_by_page(letters: Letters, owner: Person) 
     ],
 )  # fmt: skip
 async def test_filters_are_those_of_the_search(
-    letters: Letters, owner: Person, query: str, found: set[str]
+    incoming: IncomingMail, owner: WebUser, query: str, found: set[str]
 ) -> None:
-    soup = await letters.arrive("Soup", "The soup of today.")
-    await letters.arrive("Cake", "No cake.", sender="bo@example.com",
+    soup = await incoming.arrive("Soup", "The soup of today.")
+    await incoming.arrive("Cake", "No cake.", sender="bo@example.com",
                          attachments=[("a.txt", "text/plain", b"x")])  # fmt: skip
-    plain = await letters.arrive("Plain", "Nothing.")
+    plain = await incoming.arrive("Plain", "Nothing.")
     await owner.post("/mail", do="label", label="Food", id=soup)
     await owner.post("/mail", do="read", id=soup)
     await owner.post("/mail", do="flag", id=plain)
@@ -94,8 +94,8 @@ async def test_filters_are_those_of_the_search(
         assert re.search(rf'class="chip" href="[^"]*">{name}: ', page)
 
 
-async def test_a_chip_removes_its_filter(letters: Letters, owner: Person) -> None:
-    await letters.arrive("Soup")
+async def test_a_filter_chip_removes_its_filter(incoming: IncomingMail, owner: WebUser) -> None:
+    await incoming.arrive("Soup")
 
     page = await owner.read("/mail?q=nothing&unread=true")
 
@@ -105,9 +105,9 @@ async def test_a_chip_removes_its_filter(letters: Letters, owner: Person) -> Non
 
 
 async def test_a_search_that_finds_nothing_says_what_to_try(
-    letters: Letters, owner: Person
+    incoming: IncomingMail, owner: WebUser
 ) -> None:
-    await letters.arrive("Soup")
+    await incoming.arrive("Soup")
 
     assert "mode=words" in words(await owner.read("/mail?q=no+such+words"))
 
@@ -115,19 +115,21 @@ async def test_a_search_that_finds_nothing_says_what_to_try(
 @pytest.mark.parametrize(
     "query", ["unread=perhaps", "after_date=soon", "mode=magic", "inbox=thr_x"]
 )
-async def test_a_wrong_filter_is_explained_above_the_list(owner: Person, query: str) -> None:
+async def test_a_wrong_filter_is_explained_above_the_list(owner: WebUser, query: str) -> None:
     page = await owner.read(f"/mail?{query}")
 
     assert 'role="alert"' in page
     assert query.partition("=")[0] in words(page.partition('role="alert"')[2])
 
 
-async def test_a_key_of_one_inbox_sees_nothing_of_others(office: Office, letters: Letters) -> None:
-    other = await office.new_inbox("other")
-    secret = await letters.arrive("Secret plan", "hidden words", username="me")
-    own = await letters.arrive("Own mail", username="other")
-    async with office.visitor() as person:
-        await person.sign_in(key=await office.key("read", "write", inboxes=[other]))
+async def test_a_key_of_one_inbox_sees_nothing_of_others(
+    installation: WebInstallation, incoming: IncomingMail
+) -> None:
+    other = await installation.new_inbox("other")
+    secret = await incoming.arrive("Secret plan", "hidden words", username="me")
+    own = await incoming.arrive("Own mail", username="other")
+    async with installation.new_user() as person:
+        await person.sign_in(key=await installation.key("read", "write", inboxes=[other]))
 
         for path in ("/mail", "/mail?mailbox=%2A", "/mail?q=hidden", "/mail?q=plan",
                      f"/mail/{own}", f"/mail/{own}?tab=agent"):  # fmt: skip
@@ -141,13 +143,15 @@ async def test_a_key_of_one_inbox_sees_nothing_of_others(office: Office, letters
             assert "Secret" not in response.text
         refused = await person.post("/mail", do="trash", id=secret)
         assert 409 == refused.status_code
-    assert ("Inbox",) == (await office.message(secret)).mailboxes
+    assert ("Inbox",) == (await installation.message(secret)).mailboxes
 
 
-async def test_a_key_that_only_approves_sees_no_mail(office: Office, letters: Letters) -> None:
-    message_id = await letters.arrive("Secret plan")
-    async with office.visitor() as person:
-        await person.sign_in(key=await office.key("approve"))
+async def test_a_key_that_only_approves_sees_no_mail(
+    installation: WebInstallation, incoming: IncomingMail
+) -> None:
+    message_id = await incoming.arrive("Secret plan")
+    async with installation.new_user() as person:
+        await person.sign_in(key=await installation.key("approve"))
 
         for path in ("/mail", f"/mail/{message_id}", f"/mail/{message_id}/html",
                      f"/mail/{message_id}/source", "/compose"):  # fmt: skip
@@ -157,23 +161,25 @@ async def test_a_key_that_only_approves_sees_no_mail(office: Office, letters: Le
         assert 'href="/mail"' not in await person.read("/")
 
 
-async def test_nobody_sees_mail_without_signing_in(letters: Letters, visitor: Person) -> None:
-    message_id = await letters.arrive("Secret plan")
+async def test_mail_is_visible_only_after_signing_in(
+    incoming: IncomingMail, anonymous: WebUser
+) -> None:
+    message_id = await incoming.arrive("Secret plan")
 
     for path in ("/mail", f"/mail/{message_id}", f"/mail/{message_id}/html",
                  f"/mail/{message_id}/source", "/compose"):  # fmt: skip
-        response = await visitor.get(path)
+        response = await anonymous.get(path)
         assert 303 == response.status_code
         assert response.headers["location"].startswith("/signin")
 
 
-async def test_labels_have_their_unread_counts_and_many_are_folded(
-    letters: Letters, owner: Person
+async def test_labels_have_unread_counts_and_many_are_collapsed(
+    incoming: IncomingMail, owner: WebUser
 ) -> None:
-    first = await letters.arrive("Soup")
+    first = await incoming.arrive("Soup")
     for number in range(30):
         await owner.post("/mail", do="label", label=f"Label {number:03}", id=first)
-    second = await letters.arrive("Cake")
+    second = await incoming.arrive("Cake")
     await owner.post("/mail", do="label", label="Label 007", id=second)
     await owner.post("/mail", do="read", id=first)
 
@@ -188,11 +194,11 @@ async def test_labels_have_their_unread_counts_and_many_are_folded(
     assert "Label 007 2 mails, 1 unread Label 008 1 mail Label 009" in listed
 
 
-async def test_many_inboxes_are_folded_and_listed_page_by_page(
-    office: Office, letters: Letters, owner: Person
+async def test_many_inboxes_are_collapsed_and_listed_page_by_page(
+    installation: WebInstallation, incoming: IncomingMail, owner: WebUser
 ) -> None:
-    ids = [await office.new_inbox(f"agent{number:03}") for number in range(104)]
-    await letters.arrive("Soup", username="agent103")
+    ids = [await installation.new_inbox(f"agent{number:03}") for number in range(104)]
+    await incoming.arrive("Soup", username="agent103")
 
     page = await owner.read("/mail")
 
@@ -208,7 +214,7 @@ async def test_many_inboxes_are_folded_and_listed_page_by_page(
     assert "agent000@postroom.localhost Inbox Sent" in chosen
 
 
-async def test_a_wrong_cursor_of_places_is_explained(owner: Person) -> None:
+async def test_an_invalid_cursor_of_the_inbox_list_is_explained(owner: WebUser) -> None:
     for path in ("/inboxes", "/labels"):
         response = await owner.get(f"{path}?cursor=nonsense")
         assert 422 == response.status_code

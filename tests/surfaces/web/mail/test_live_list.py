@@ -1,4 +1,4 @@
-"""The list of mail in a browser with scripts: live, by keyboard, searched as one types."""
+"""The list of mail with scripts: live updates, keyboard, and search while typing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.surfaces.web.chromium import DESKTOP, PHONE, browser, signed_in, violations
-from tests.surfaces.web.conftest import Office
-from tests.surfaces.web.mail.conftest import Letters
+from tests.surfaces.web.conftest import WebInstallation
+from tests.surfaces.web.mail.conftest import IncomingMail
 
 __all__ = ["browser"]
 
@@ -30,11 +30,11 @@ async def main(folder, *subjects):
 
 asyncio.run(main(*sys.argv[1:]))
 """
-"""Delivers mail in a process of its own."""
+"""Delivers mail in another process."""
 
 
-async def deliver_elsewhere(office: Office, *subjects: str) -> None:
-    folder = str(office.app.settings.data_dir)
+async def deliver_elsewhere(installation: WebInstallation, *subjects: str) -> None:
+    folder = str(installation.app.settings.data_dir)
     code = [sys.executable, "-c", ELSEWHERE, folder, *subjects]
     process = await asyncio.create_subprocess_exec(*code, env={**os.environ, "PYTHONPATH": "."})
     assert 0 == await asyncio.wait_for(process.wait(), 30)
@@ -55,13 +55,13 @@ Opens = Callable[..., Awaitable[Page]]
 
 
 @pytest.fixture
-async def mail_list(browser: Browser, office: Office) -> AsyncIterator[Opens]:
-    """Opens the list of mail, once its stream is open; at the end no script has failed."""
+async def mail_list(browser: Browser, installation: WebInstallation) -> AsyncIterator[Opens]:
+    """Open the list of mail and wait for its stream; afterwards no script may have failed."""
     errors: list[str] = []
     pages: list[Page] = []
 
     async def opened(**options: object) -> Page:
-        page = await signed_in(browser, office, **{"viewport": DESKTOP, **options})
+        page = await signed_in(browser, installation, **{"viewport": DESKTOP, **options})
         pages.append(page)
         page.on("pageerror", lambda error: errors.append(str(error)))
         async with page.expect_response("**/live"):
@@ -74,10 +74,10 @@ async def mail_list(browser: Browser, office: Office) -> AsyncIterator[Opens]:
 
 
 async def test_mail_of_another_process_appears(
-    mail_list: Opens, office: Office, letters: Letters
+    mail_list: Opens, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     for number in range(3):
-        await letters.arrive(f"Mail {number}")
+        await incoming.arrive(f"Mail {number}")
     page = await mail_list()
     await page.locator(".tick input").nth(1).check()
     await page.get_by_role("link", name="Mail 0").click()
@@ -85,7 +85,7 @@ async def test_mail_of_another_process_appears(
     other = await page.context.new_page()
     await other.goto("/")
 
-    await deliver_elsewhere(office, "News")
+    await deliver_elsewhere(installation, "News")
 
     await expect(subjects(page)).to_have_text(["News", "Mail 2", "Mail 1", "Mail 0"], timeout=2500)
     await expect(page.locator("#places .count").first).to_have_text("4 unread")
@@ -94,7 +94,7 @@ async def test_mail_of_another_process_appears(
         await box.is_checked() for box in await page.locator(".tick input").all()
     ]
     await expect(page.locator(".mail-row.current .what")).to_have_text("Mail 0")
-    await office.hold(**{"from": "me@postroom.localhost"})
+    await installation.hold(**{"from": "me@postroom.localhost"})
     for window in (page, other):
         await expect(window.locator("#held")).to_have_text("1 held")
         await expect(window).to_have_title("(1) " + ("Mail 0" if window is page else "Overview")
@@ -102,9 +102,9 @@ async def test_mail_of_another_process_appears(
 
 
 async def test_a_person_with_a_keyboard_archives_and_undoes(
-    mail_list: Opens, office: Office, letters: Letters
+    mail_list: Opens, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
-    ids = [await letters.arrive(f"Mail {number}") for number in range(4)]
+    ids = [await incoming.arrive(f"Mail {number}") for number in range(4)]
     page = await mail_list()
     keys = page.keyboard
 
@@ -129,12 +129,12 @@ async def test_a_person_with_a_keyboard_archives_and_undoes(
     await keys.press("e")
     await expect(subjects(page)).to_have_text(["Mail 3", "Mail 1", "Mail 0"])
     assert "Mail 1" == await focused(page)
-    assert ("Archive",) == (await office.message(ids[2])).mailboxes
+    assert ("Archive",) == (await installation.message(ids[2])).mailboxes
     await keys.press("z")
     await expect(subjects(page)).to_have_text(["Mail 3", "Mail 2", "Mail 1", "Mail 0"])
     await expect(page.locator("#toast")).to_have_text("Undone.")
     assert "Mail 2" == await focused(page)
-    assert ("Inbox",) == (await office.message(ids[2])).mailboxes
+    assert ("Inbox",) == (await installation.message(ids[2])).mailboxes
 
     await keys.press("x")
     await keys.press("j")
@@ -142,7 +142,7 @@ async def test_a_person_with_a_keyboard_archives_and_undoes(
     await expect(page.locator("#selected")).to_have_text("2 selected")
     await keys.press("#")
     await expect(subjects(page)).to_have_text(["Mail 3", "Mail 0"])
-    assert {("Trash",)} == {(await office.message(one)).mailboxes for one in ids[1:3]}
+    assert {("Trash",)} == {(await installation.message(one)).mailboxes for one in ids[1:3]}
     await page.get_by_role("button", name="Undo").click()
     await expect(subjects(page)).to_have_count(4)
 
@@ -168,15 +168,15 @@ async def test_a_person_with_a_keyboard_archives_and_undoes(
     await keys.press("g")
     await keys.press("o")
     await page.wait_for_url("**/outgoing")
-    assert ("Inbox",) == (await office.message(ids[0])).mailboxes
+    assert ("Inbox",) == (await installation.message(ids[0])).mailboxes
 
 
-async def test_a_search_follows_what_is_typed(
-    mail_list: Opens, office: Office, letters: Letters
+async def test_a_search_updates_while_typing(
+    mail_list: Opens, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     for number in range(5):
-        await letters.arrive(f"Soup {number}", "Of the day.")
-    await letters.arrive("Cake", "With cream.")
+        await incoming.arrive(f"Soup {number}", "Of the day.")
+    await incoming.arrive("Cake", "With cream.")
     page = await mail_list()
 
     await page.locator("#q").press_sequentially("soup 3")
@@ -187,8 +187,8 @@ async def test_a_search_follows_what_is_typed(
     await expect(page.locator(".found")).to_contain_text("1 message (")
     await expect(page.locator(".chip")).to_have_text("q: soup 3 ×, remove this filter")
     assert "q=soup+3" in page.url
-    await deliver_elsewhere(office, "Beans")
-    await letters.arrive("Soup 3 again")
+    await deliver_elsewhere(installation, "Beans")
+    await incoming.arrive("Soup 3 again")
     await expect(subjects(page)).to_have_text(["Soup 3 again", "Soup 3"])
     await page.go_back()
     await expect(subjects(page)).to_have_count(8)
@@ -210,9 +210,9 @@ async def test_a_search_follows_what_is_typed(
 
 
 async def test_older_mail_is_appended_while_new_mail_arrives(
-    mail_list: Opens, office: Office, letters: Letters
+    mail_list: Opens, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
-    ids = [await letters.arrive(f"Mail {number}") for number in range(120)]
+    ids = [await incoming.arrive(f"Mail {number}") for number in range(120)]
     page = await mail_list()
     await expect(subjects(page)).to_have_count(50)
 
@@ -221,7 +221,7 @@ async def test_older_mail_is_appended_while_new_mail_arrives(
     place = await page.locator(f"#row-{ids[40]}").evaluate(
         "row => { row.scrollIntoView(); return row.getBoundingClientRect().top }"
     )
-    await letters.arrive("News")
+    await incoming.arrive("News")
     await expect(subjects(page).first).to_have_text("News")
     moved = await page.locator(f"#row-{ids[40]}").evaluate("row => row.getBoundingClientRect().top")
     assert abs(place - moved) < 2
@@ -243,10 +243,10 @@ async def test_older_mail_is_appended_while_new_mail_arrives(
     await expect(page.locator("#selected")).to_have_text("116 selected")
 
 
-async def test_on_a_phone_back_leads_to_the_same_mail_of_the_list(
-    mail_list: Opens, office: Office, letters: Letters
+async def test_on_a_phone_back_returns_to_the_same_mail(
+    mail_list: Opens, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
-    ids = [await letters.arrive(f"Mail {number}") for number in range(60)]
+    ids = [await incoming.arrive(f"Mail {number}") for number in range(60)]
     page = await mail_list(viewport=PHONE, timezone_id="Asia/Kolkata")
     titles = page.locator("#mails time").first
     await expect(titles).to_have_attribute("title", "1 Mar 2026, 14:30 GMT+5:30")
@@ -269,9 +269,9 @@ async def test_on_a_phone_back_leads_to_the_same_mail_of_the_list(
 
 
 async def test_a_page_whose_session_ends_leads_to_the_sign_in(
-    mail_list: Opens, office: Office, letters: Letters
+    mail_list: Opens, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
-    await letters.arrive("Secret")
+    await incoming.arrive("Secret")
     page = await mail_list()
     other = await page.context.new_page()
     await other.goto("/sessions")

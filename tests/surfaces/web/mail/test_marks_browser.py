@@ -1,4 +1,4 @@
-"""Marks in a real browser: a mail can neither hide nor imitate them, and findings lead to them."""
+"""Marks in a real browser: a mail can neither hide nor imitate them, and findings link to them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from postroom.mail.html.marks import mark_html
 from postroom.mail.text.marks import AgentText
 from postroom.surfaces.web.rendering import render
 from tests.surfaces.web.chromium import PHONE, browser, signed_in
-from tests.surfaces.web.conftest import Office
-from tests.surfaces.web.mail.conftest import Letters
+from tests.surfaces.web.conftest import WebInstallation
+from tests.surfaces.web.mail.conftest import IncomingMail
 from tests.surfaces.web.mail.hostile import HOSTILE
 from tests.surfaces.web.mail.test_browser import watch, watched
 from tests.unit.mail.hidden_tricks import TRICKS
@@ -52,7 +52,7 @@ _SEEN = """marks => marks.map(mark => {
 })"""
 
 
-async def test_hidden_text_is_seen_however_it_was_hidden(browser: Browser) -> None:
+async def test_hidden_text_is_visible_however_it_was_hidden(browser: Browser) -> None:
     mails = [html for _, html in TRICKS]
     mails += [
         f'<div style="{css}"><div style="{css}"><p style="{css}">{SECRET}</p></div></div>'
@@ -76,8 +76,8 @@ async def test_hidden_text_is_seen_however_it_was_hidden(browser: Browser) -> No
         assert ("dashed", True) == (mark["border"], mark["isStriped"]), mark
 
 
-async def test_hostile_mail_with_marks_does_nothing_even_without_a_policy() -> None:
-    """In a page that allows everything, so that the writer of marks is what keeps it still."""
+async def test_hostile_mail_with_marks_is_inert_even_without_a_csp() -> None:
+    """On a page without a CSP, so that only the code that writes marks prevents harm."""
     async with watched() as (browser, came):
         page = await browser.new_page()
         asked = watch(page)
@@ -92,7 +92,7 @@ async def test_hostile_mail_with_marks_does_nothing_even_without_a_policy() -> N
         assert (1, []) == (len(page.context.pages), came)
 
 
-async def test_a_mail_cannot_draw_a_mark(browser: Browser) -> None:
+async def test_a_mail_cannot_imitate_a_mark_in_the_browser(browser: Browser) -> None:
     fake = (
         '<p class="mark hidden" style="border:2px dashed #b3261e;background:repeating-linear-'
         'gradient(135deg,#fdecea 0 10px,#fadfdc 10px 20px);box-shadow:0 0 3px red">Hidden</p>'
@@ -109,11 +109,11 @@ async def test_a_mail_cannot_draw_a_mark(browser: Browser) -> None:
 
 @pytest.mark.parametrize("has_script", [True, False])
 async def test_a_finding_leads_to_its_mark_in_the_frame(
-    browser: Browser, office: Office, letters: Letters, has_script: bool
+    browser: Browser, installation: WebInstallation, incoming: IncomingMail, has_script: bool
 ) -> None:
     html = f"<p>Hello</p>{'<p>Some words.</p>' * 80}<p style='font-size:0'>{SECRET}</p>"
-    message_id = await letters.arrive("Parcel", None, html=html)
-    page = await signed_in(browser, office, viewport=PHONE, java_script_enabled=has_script)
+    message_id = await incoming.arrive("Parcel", None, html=html)
+    page = await signed_in(browser, installation, viewport=PHONE, java_script_enabled=has_script)
 
     await page.goto(f"/mail/{message_id}?tab=agent")
     mark = page.frame_locator("iframe[name=marked]").locator("#mark-1")
@@ -123,7 +123,7 @@ async def test_a_finding_leads_to_its_mark_in_the_frame(
     frame = page.frame(name="marked")
     assert frame is not None
     await frame.wait_for_url(f"**/mail/{message_id}/marked#mark-1")
-    assert f"{office.url}/mail/{message_id}?tab=agent" == page.url
+    assert f"{installation.url}/mail/{message_id}?tab=agent" == page.url
     assert SECRET in await mark.inner_text()
     top = await mark.evaluate("e => e.getBoundingClientRect().top")
     assert 0 <= top < 600

@@ -9,18 +9,18 @@ from playwright.async_api import Browser, Page, expect
 from postroom.calls.operation import call
 from postroom.operations import rules
 from tests.surfaces.web.chromium import DESKTOP, PHONE, browser, obstacles, signed_in
-from tests.surfaces.web.conftest import Office
-from tests.surfaces.web.mail.conftest import Letters, letters
-from tests.surfaces.web.rules.saving import saved
+from tests.surfaces.web.conftest import WebInstallation
+from tests.surfaces.web.mail.conftest import IncomingMail, incoming
+from tests.surfaces.web.rules.rule_helpers import saved
 
-__all__ = ["browser", "letters"]
+__all__ = ["browser", "incoming"]
 
 BROKEN = "name: Bills\nwhen:\n  - subjct: {contains: invoice}\nthen: [archive]\n"
 BILLS = BROKEN.replace("subjct", "subject")
 
 
-async def labels_of(office: Office, message_id: str) -> tuple[object, object]:
-    message = await office.message(message_id)
+async def labels_of(installation: WebInstallation, message_id: str) -> tuple[object, object]:
+    message = await installation.message(message_id)
     return message.labels, message.mailboxes
 
 
@@ -31,11 +31,11 @@ async def type_at_the_end(page: Page, text: str) -> None:
 
 
 async def test_a_rule_is_written_planned_applied_and_undone(
-    browser: Browser, office: Office, letters: Letters
+    browser: Browser, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
-    invoice = await letters.arrive("Invoice 7")
-    await letters.arrive("Lunch")
-    page = await signed_in(browser, office, viewport=DESKTOP)
+    invoice = await incoming.arrive("Invoice 7")
+    await incoming.arrive("Lunch")
+    page = await signed_in(browser, installation, viewport=DESKTOP)
     errors: list[str] = []
     page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -69,24 +69,24 @@ async def test_a_rule_is_written_planned_applied_and_undone(
     await expect(row).to_contain_text(re.compile(r"mailbox\s+Inbox\s+→"))
     await page.get_by_role("button", name="Apply to 1 message").click()
     await expect(page.get_by_role("status")).to_contain_text("Applied.")
-    assert (("Bookkeeping",), ("Archive",)) == await labels_of(office, invoice)
+    assert (("Bookkeeping",), ("Archive",)) == await labels_of(installation, invoice)
     assert "apply_label" in await text.input_value()  # what was typed is still there
 
     await page.get_by_role("button", name="Undo").click()
     await expect(page.get_by_role("status")).to_contain_text("Undone")
-    assert ((), ("Inbox",)) == await labels_of(office, invoice)
+    assert ((), ("Inbox",)) == await labels_of(installation, invoice)
 
     await page.get_by_role("button", name="Save rule").click()
     await page.wait_for_url("**/rules/rul_*?notice=*")
-    assert 1 == (await call(office.owner, rules.list_rules, {})).total
+    assert 1 == (await call(installation.owner, rules.list_rules, {})).total
     assert [] == errors  # nor was anything stopped by the Content-Security-Policy
 
 
 async def test_a_person_without_javascript_writes_plans_applies_and_undoes_a_rule(
-    browser: Browser, office: Office, letters: Letters
+    browser: Browser, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
-    invoice = await letters.arrive("Invoice 7")
-    page = await signed_in(browser, office, viewport=PHONE, java_script_enabled=False)
+    invoice = await incoming.arrive("Invoice 7")
+    page = await signed_in(browser, installation, viewport=PHONE, java_script_enabled=False)
 
     await page.goto("/rules")
     await page.get_by_role("link", name="Archive receipts").click()
@@ -99,13 +99,13 @@ async def test_a_person_without_javascript_writes_plans_applies_and_undoes_a_rul
     await page.get_by_role("button", name="Preview plan", exact=True).click()
     await page.get_by_role("button", name="Apply to 1 message").click()
     await page.wait_for_url("**/rules/plans/pln_*?notice=*")
-    assert ((), ("Archive",)) == await labels_of(office, invoice)
+    assert ((), ("Archive",)) == await labels_of(installation, invoice)
 
     await page.goto("/rules/runs")
     await page.get_by_role("button", name="Undo").click()
 
     assert "Undone" in await page.get_by_role("status").inner_text()
-    assert ((), ("Inbox",)) == await labels_of(office, invoice)
+    assert ((), ("Inbox",)) == await labels_of(installation, invoice)
 
 
 COMPLETIONS = {
@@ -127,15 +127,17 @@ COMPLETIONS = {
 }
 
 
-async def test_names_and_values_are_suggested_where_they_may_stand(
-    browser: Browser, office: Office, letters: Letters
+async def test_names_and_values_are_completed_by_context(
+    browser: Browser, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
-    message = await letters.arrive("Invoice 7")
-    made = await saved(office, BILLS.replace("archive", "{apply_label: Bookkeeping}, archive"))
-    plan = await call(office.owner, rules.run_rule_plan, {"rule_id": made.id})
-    await call(office.owner, rules.apply_rule_plan, {"plan_id": plan.plan_id})
-    assert "Bookkeeping" in (await office.message(message)).labels
-    page = await signed_in(browser, office)
+    message = await incoming.arrive("Invoice 7")
+    made = await saved(
+        installation, BILLS.replace("archive", "{apply_label: Bookkeeping}, archive")
+    )
+    plan = await call(installation.owner, rules.run_rule_plan, {"rule_id": made.id})
+    await call(installation.owner, rules.apply_rule_plan, {"plan_id": plan.plan_id})
+    assert "Bookkeeping" in (await installation.message(message)).labels
+    page = await signed_in(browser, installation)
     await page.goto("/rules/new")
     field = page.get_by_label("Rule (YAML)")
 
@@ -153,12 +155,12 @@ async def test_names_and_values_are_suggested_where_they_may_stand(
 
 
 async def test_two_versions_are_compared_on_stored_mail(
-    browser: Browser, office: Office, letters: Letters
+    browser: Browser, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     for subject in ("Invoice 7", "Receipt 8", "Invoice and receipt 9"):
-        await letters.arrive(subject)
-    made = await saved(office, BILLS)
-    page = await signed_in(browser, office)
+        await incoming.arrive(subject)
+    made = await saved(installation, BILLS)
+    page = await signed_in(browser, installation)
     await page.goto(f"/rules/{made.id}")
 
     await page.get_by_label("Rule (YAML)").fill(
@@ -174,14 +176,16 @@ async def test_two_versions_are_compared_on_stored_mail(
     await expect(page.locator("tr.added")).to_contain_text("Receipt 8")
     await expect(page.locator("tr.changed")).to_contain_text("Invoice and receipt 9")
     await expect(page.locator("tr.changed")).to_contain_text("archive")
-    assert 0 == (await call(office.owner, rules.list_rules, {})).results[0].yaml.count("receipt")
+    assert 0 == (await call(installation.owner, rules.list_rules, {})).results[0].yaml.count(
+        "receipt"
+    )
 
 
 async def test_the_pages_of_rules_fit_every_screen(
-    browser: Browser, office: Office, letters: Letters
+    browser: Browser, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
-    paths = await some_rules(office, letters)
-    page = await signed_in(browser, office, reduced_motion="reduce")
+    paths = await some_rules(installation, incoming)
+    page = await signed_in(browser, installation, reduced_motion="reduce")
 
     for name, path in paths.items():
         await page.goto(path)
@@ -196,26 +200,26 @@ async def test_the_pages_of_rules_fit_every_screen(
         assert (name, {}) == (name, await obstacles(page))
 
 
-async def some_rules(office: Office, letters: Letters) -> dict[str, str]:
-    """Rules as they are after a while: the paths of their pages by name."""
-    inbox = await letters.inbox()
+async def some_rules(installation: WebInstallation, incoming: IncomingMail) -> dict[str, str]:
+    """Typical rules; returns the paths of their pages by name."""
+    inbox = await incoming.inbox()
     for number in range(3):
-        await letters.arrive(
+        await incoming.arrive(
             f"Invoice {number} for the last quarter", sender="Ana <ana@shop.example>"
         )
     bills = f"inbox: {inbox.address}\ndescription: Suppliers\n{BILLS}"
     text = bills.replace("archive", "{apply_label: Bookkeeping}, mark_read, archive")
-    made = await saved(office, text)
-    plan = await call(office.owner, rules.run_rule_plan, {"rule_id": made.id})
-    await call(office.owner, rules.apply_rule_plan, {"plan_id": plan.plan_id})
+    made = await saved(installation, text)
+    plan = await call(installation.owner, rules.run_rule_plan, {"rule_id": made.id})
+    await call(installation.owner, rules.apply_rule_plan, {"plan_id": plan.plan_id})
     odd = BILLS.replace("Bills", "W" * 90).replace(
         "subject: {contains: invoice}", "from: shop.example"
     )
-    strange = await saved(office, odd)
+    strange = await saved(installation, odd)
     sends = BILLS.replace("archive", "{forward: ana@example.com}, flag").replace("Bills", "On")
-    forward = await saved(office, sends)
-    await call(office.owner, rules.update_rule, {"rule_id": forward.id, "enabled": False})
-    await letters.arrive("Invoice 4, new", sender="Ana <ana@shop.example>")
+    forward = await saved(installation, sends)
+    await call(installation.owner, rules.update_rule, {"rule_id": forward.id, "enabled": False})
+    await incoming.arrive("Invoice 4, new", sender="Ana <ana@shop.example>")
     return {
         "list": "/rules",
         "new": "/rules/new?template=receipts",

@@ -1,4 +1,4 @@
-"""The memory of a merge hardly depends on the amount of mail."""
+"""The memory of a merge is nearly independent of the amount of mail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges beside changes, other processes, and killed processes."""
+"""Merges during changes, with other processes, and in killed processes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from postroom.store.search.compaction.jobs import (
 from postroom.store.search.index import compact, purge
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.transaction import Transaction
+from tests.unit.store.search.scenario import SMALL_POLICY, START, SearchScenario
 from tests.unit.store.search.test_results import wrong_results
-from tests.unit.store.search.world import SMALL_POLICY, START, World
 
 pytestmark = pytest.mark.one_python
 T = TypeVar("T")
@@ -40,7 +40,7 @@ SETS_OF_NOTHING = """
 LATER = float(2 * START)
 
 
-class Interrupted:
+class InterruptedEngine:
     """An engine that calls a function before every write."""
 
     def __init__(self, engine: SqliteEngine, happens: Callable[[], Awaitable[None]]) -> None:
@@ -61,7 +61,7 @@ class Interrupted:
         return await self._engine.write(work)
 
 
-class Repeating(Interrupted):
+class RetryingEngine(InterruptedEngine):
     """An engine that loses the first result of every transaction, like a restarting server."""
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
@@ -75,97 +75,97 @@ class Repeating(Interrupted):
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_changes_during_a_merge_are_not_lost(tmp_path: Path, seed: int) -> None:
-    world = await World.open(tmp_path, seed)
+    scenario = await SearchScenario.open(tmp_path, seed)
     wrong = []
 
     async def happens() -> None:
-        await world.arrive(2)
-        await world.change(6)
+        await scenario.arrive(2)
+        await scenario.change(6)
 
     for _ in range(4):
-        await world.arrive(60)
-        await compact(Interrupted(world.engine, happens), SMALL_POLICY)
-        wrong += await wrong_results(world, 40)
-    problems = await world.store.problems()
-    await world.engine.close()
+        await scenario.arrive(60)
+        await compact(InterruptedEngine(scenario.engine, happens), SMALL_POLICY)
+        wrong += await wrong_results(scenario, 40)
+    problems = await scenario.store.problems()
+    await scenario.engine.close()
 
     assert [] == wrong
     assert () == problems
 
 
 async def test_a_retried_transaction_of_a_merge_loses_nothing(tmp_path: Path) -> None:
-    world = await World.open(tmp_path, 6)
+    scenario = await SearchScenario.open(tmp_path, 6)
 
     async def happens() -> None:
-        await world.change(3)
+        await scenario.change(3)
 
     for _ in range(4):
-        await world.arrive(300)
-        await compact(Repeating(world.engine, happens), SMALL_POLICY)
-    wrong = await wrong_results(world, 60)
-    problems = await world.store.problems()
-    await world.engine.close()
+        await scenario.arrive(300)
+        await compact(RetryingEngine(scenario.engine, happens), SMALL_POLICY)
+    wrong = await wrong_results(scenario, 60)
+    problems = await scenario.store.problems()
+    await scenario.engine.close()
 
     assert [] == wrong
     assert () == problems
 
 
 async def test_a_purge_waits_for_a_merge_that_contains_removed_messages(tmp_path: Path) -> None:
-    world = await World.open(tmp_path, 3)
-    await world.arrive(100)
+    scenario = await SearchScenario.open(tmp_path, 3)
+    await scenario.arrive(100)
     purges: list[asyncio.Task[None]] = []
 
     async def happens() -> None:
-        await world.store.remove_message(world.ids[len(purges)], EVERYTHING)
-        purges.append(asyncio.create_task(purge(world.engine)))
+        await scenario.store.remove_message(scenario.ids[len(purges)], EVERYTHING)
+        purges.append(asyncio.create_task(purge(scenario.engine)))
         await asyncio.sleep(0)
 
-    await compact(Interrupted(world.engine, happens), ALL_AT_ONCE)
+    await compact(InterruptedEngine(scenario.engine, happens), ALL_AT_ONCE)
     await asyncio.gather(*purges)
-    decayed = await world.engine.read(segments_with_tombstones)
-    await world.engine.close()
+    decayed = await scenario.engine.read(segments_with_tombstones)
+    await scenario.engine.close()
 
     assert purges
     assert [] == decayed
 
 
 async def test_an_inbox_removed_during_a_merge_is_not_found(tmp_path: Path) -> None:
-    world = await World.open(tmp_path, 3)
-    await world.arrive(100)
-    await world.merge()
-    await world.arrive(100)
+    scenario = await SearchScenario.open(tmp_path, 3)
+    await scenario.arrive(100)
+    await scenario.merge()
+    await scenario.arrive(100)
 
     async def happens() -> None:
-        await world.store.remove_inbox(world.inboxes[1].id, EVERYTHING, force=True)
+        await scenario.store.remove_inbox(scenario.inboxes[1].id, EVERYTHING, force=True)
 
-    await compact(Interrupted(world.engine, happens), ALL_AT_ONCE)
-    wrong = await wrong_results(world, 60)
-    await world.merge()
-    wrong += await wrong_results(world, 60)
-    problems = await world.store.problems()
-    await world.engine.close()
+    await compact(InterruptedEngine(scenario.engine, happens), ALL_AT_ONCE)
+    wrong = await wrong_results(scenario, 60)
+    await scenario.merge()
+    wrong += await wrong_results(scenario, 60)
+    problems = await scenario.store.problems()
+    await scenario.engine.close()
 
     assert [] == wrong
     assert () == problems
 
 
 async def test_a_process_that_lost_its_lease_changes_nothing(tmp_path: Path) -> None:
-    world = await World.open(tmp_path, 4)
-    await world.arrive(150)
+    scenario = await SearchScenario.open(tmp_path, 4)
+    await scenario.arrive(150)
     has_overtaken = False
 
     async def happens() -> None:
         nonlocal has_overtaken
-        row = await world.engine.read(lambda tx: tx.one("SELECT 1 FROM search_rows"))
+        row = await scenario.engine.read(lambda tx: tx.one("SELECT 1 FROM search_rows"))
         if row and not has_overtaken:
             has_overtaken = True
-            while await compact(world.engine, ALL_AT_ONCE, lambda: LATER):
+            while await compact(scenario.engine, ALL_AT_ONCE, lambda: LATER):
                 pass
 
-    finished = await compact(Interrupted(world.engine, happens), ALL_AT_ONCE)
-    wrong = await wrong_results(world, 60)
-    problems = await world.store.problems()
-    await world.engine.close()
+    finished = await compact(InterruptedEngine(scenario.engine, happens), ALL_AT_ONCE)
+    wrong = await wrong_results(scenario, 60)
+    problems = await scenario.store.problems()
+    await scenario.engine.close()
 
     assert has_overtaken
     assert not finished
@@ -174,13 +174,13 @@ async def test_a_process_that_lost_its_lease_changes_nothing(tmp_path: Path) -> 
 
 
 async def test_a_job_is_not_taken_over_before_its_lease_ends(tmp_path: Path) -> None:
-    world = await World.open(tmp_path, 5)
-    await world.arrive(30)
-    job = await world.engine.write(lambda tx: claim(tx, "first", ALL_AT_ONCE, START))
+    scenario = await SearchScenario.open(tmp_path, 5)
+    await scenario.arrive(30)
+    job = await scenario.engine.write(lambda tx: claim(tx, "first", ALL_AT_ONCE, START))
 
-    early = await world.engine.write(lambda tx: claim(tx, "second", ALL_AT_ONCE, START + 1))
-    late = await world.engine.write(lambda tx: claim(tx, "second", ALL_AT_ONCE, START + LEASE_S))
-    await world.engine.close()
+    early = await scenario.engine.write(lambda tx: claim(tx, "second", ALL_AT_ONCE, START + 1))
+    late = await scenario.engine.write(lambda tx: claim(tx, "second", ALL_AT_ONCE, START + LEASE_S))
+    await scenario.engine.close()
 
     assert job is not None
     assert early is None
@@ -189,15 +189,15 @@ async def test_a_job_is_not_taken_over_before_its_lease_ends(tmp_path: Path) -> 
 
 
 async def test_a_lease_too_far_in_the_future_is_taken_over(tmp_path: Path) -> None:
-    world = await World.open(tmp_path, 5)
-    await world.arrive(30)
+    scenario = await SearchScenario.open(tmp_path, 5)
+    await scenario.arrive(30)
     lookahead = START + 365 * 86_400
-    job = await world.engine.write(lambda tx: claim(tx, "first", ALL_AT_ONCE, lookahead))
+    job = await scenario.engine.write(lambda tx: claim(tx, "first", ALL_AT_ONCE, lookahead))
 
     assert job is not None
-    assert await compact(world.engine, ALL_AT_ONCE, lambda: float(START))
-    buffer = await world.engine.read(lambda tx: tx.all("SELECT * FROM search_buffer"))
-    await world.engine.close()
+    assert await compact(scenario.engine, ALL_AT_ONCE, lambda: float(START))
+    buffer = await scenario.engine.read(lambda tx: tx.all("SELECT * FROM search_buffer"))
+    await scenario.engine.close()
 
     assert [] == buffer
 
@@ -205,25 +205,25 @@ async def test_a_lease_too_far_in_the_future_is_taken_over(tmp_path: Path) -> No
 async def test_a_lease_is_renewed_between_writes_that_are_far_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = await World.open(tmp_path, 5)
-    await world.arrive(30)
+    scenario = await SearchScenario.open(tmp_path, 5)
+    await scenario.arrive(30)
     monkeypatch.setattr(merging, "LEASE_S", 0)
     renewed = asyncio.Event()
     times = iter(range(START, START + 10**6))
 
-    class Thinking(Interrupted):
+    class SlowEngine(InterruptedEngine):
         async def compute(self, work: Callable[[], T]) -> T:
             await renewed.wait()
             return await self._engine.compute(work)
 
     async def happens() -> None:
-        row = await world.engine.read(lambda tx: tx.one("SELECT until FROM search_segments"))
+        row = await scenario.engine.read(lambda tx: tx.one("SELECT until FROM search_segments"))
         if row is not None and row[0] > START + LEASE_S + 5:
             renewed.set()
 
-    engine = Thinking(world.engine, happens)
+    engine = SlowEngine(scenario.engine, happens)
     assert await compact(engine, ALL_AT_ONCE, lambda: float(next(times)))
-    await world.engine.close()
+    await scenario.engine.close()
 
 
 async def test_the_writes_of_a_merge_are_bounded_for_any_number_of_inboxes(
@@ -231,22 +231,22 @@ async def test_the_writes_of_a_merge_are_bounded_for_any_number_of_inboxes(
 ) -> None:
     monkeypatch.setattr(merging, "_SETS_BATCH", 50)
     monkeypatch.setattr(jobs, "_BATCH", 50)
-    world = await World.open(tmp_path, 5, inboxes=150)
-    await world.arrive(200)
-    await world.merge(ALL_AT_ONCE)
-    await world.arrive(200)
-    counts = [await count_sets(world)]
+    scenario = await SearchScenario.open(tmp_path, 5, inboxes=150)
+    await scenario.arrive(200)
+    await scenario.merge(ALL_AT_ONCE)
+    await scenario.arrive(200)
+    counts = [await count_sets(scenario)]
 
     async def happens() -> None:
-        counts.append(await count_sets(world))
+        counts.append(await count_sets(scenario))
 
-    while await compact(Interrupted(world.engine, happens), AT_ONCE_AS_ONE):
+    while await compact(InterruptedEngine(scenario.engine, happens), AT_ONCE_AS_ONE):
         pass
-    counts.append(await count_sets(world))
-    live = await world.engine.read(lambda tx: tx.all("SELECT state, size FROM search_segments"))
-    wrong = await wrong_results(world, 40)
-    problems = await world.store.problems()
-    await world.engine.close()
+    counts.append(await count_sets(scenario))
+    live = await scenario.engine.read(lambda tx: tx.all("SELECT state, size FROM search_segments"))
+    wrong = await wrong_results(scenario, 40)
+    problems = await scenario.store.problems()
+    await scenario.engine.close()
 
     assert [(1, 400)] == live
     assert max(counts) > counts[-1] > 100
@@ -255,41 +255,41 @@ async def test_the_writes_of_a_merge_are_bounded_for_any_number_of_inboxes(
     assert () == problems
 
 
-async def count_sets(world: World) -> int:
-    row = await world.engine.read(lambda tx: tx.one("SELECT count(*) FROM search_sets"))
+async def count_sets(scenario: SearchScenario) -> int:
+    row = await scenario.engine.read(lambda tx: tx.one("SELECT count(*) FROM search_sets"))
     return int(row[0]) if row else 0
 
 
-async def test_searches_are_right_while_sets_of_a_new_segment_are_written(tmp_path: Path) -> None:
-    world = await World.open(tmp_path, 11)
-    await world.arrive(100)
-    await world.merge(ALL_AT_ONCE)
-    await world.arrive(100)
+async def test_searches_are_correct_while_sets_of_a_new_segment_are_written(tmp_path: Path) -> None:
+    scenario = await SearchScenario.open(tmp_path, 11)
+    await scenario.arrive(100)
+    await scenario.merge(ALL_AT_ONCE)
+    await scenario.arrive(100)
     wrong = []
 
     async def happens() -> None:
-        wrong.extend(await wrong_results(world, 3))
+        wrong.extend(await wrong_results(scenario, 3))
 
-    while await compact(Interrupted(world.engine, happens), AT_ONCE_AS_ONE):
+    while await compact(InterruptedEngine(scenario.engine, happens), AT_ONCE_AS_ONE):
         pass
-    await world.engine.close()
+    await scenario.engine.close()
 
     assert [] == wrong
 
 
 async def test_an_inbox_removed_while_dropped_sets_are_deleted_is_not_found(tmp_path: Path) -> None:
-    world = await World.open(tmp_path, 12)
-    await world.arrive(100)
-    await world.merge(ALL_AT_ONCE)
-    await world.arrive(100)
-    while not await world.engine.read(lambda tx: tx.one(IS_SWEPT)):
-        await compact(world.engine, AT_ONCE_AS_ONE)
-    await world.store.remove_inbox(world.inboxes[1].id, EVERYTHING, force=True)
-    wrong = await wrong_results(world, 60)
-    await world.merge(AT_ONCE_AS_ONE)
-    sets = await world.engine.read(lambda tx: tx.all(SETS_OF_NOTHING))
-    problems = await world.store.problems()
-    await world.engine.close()
+    scenario = await SearchScenario.open(tmp_path, 12)
+    await scenario.arrive(100)
+    await scenario.merge(ALL_AT_ONCE)
+    await scenario.arrive(100)
+    while not await scenario.engine.read(lambda tx: tx.one(IS_SWEPT)):
+        await compact(scenario.engine, AT_ONCE_AS_ONE)
+    await scenario.store.remove_inbox(scenario.inboxes[1].id, EVERYTHING, force=True)
+    wrong = await wrong_results(scenario, 60)
+    await scenario.merge(AT_ONCE_AS_ONE)
+    sets = await scenario.engine.read(lambda tx: tx.all(SETS_OF_NOTHING))
+    problems = await scenario.store.problems()
+    await scenario.engine.close()
 
     assert [] == wrong
     assert [] == sets
@@ -297,54 +297,54 @@ async def test_an_inbox_removed_while_dropped_sets_are_deleted_is_not_found(tmp_
 
 
 async def test_a_cancelled_merge_can_be_repeated_at_once(tmp_path: Path) -> None:
-    world = await World.open(tmp_path, 6)
-    await world.arrive(60)
+    scenario = await SearchScenario.open(tmp_path, 6)
+    await scenario.arrive(60)
     merging: asyncio.Task[bool]
 
     async def happens() -> None:
-        row = await world.engine.read(lambda tx: tx.one("SELECT 1 FROM search_rows"))
+        row = await scenario.engine.read(lambda tx: tx.one("SELECT 1 FROM search_rows"))
         if row and not merging.cancelling():
             merging.cancel()
 
-    merging = asyncio.create_task(compact(Interrupted(world.engine, happens), ALL_AT_ONCE))
+    merging = asyncio.create_task(compact(InterruptedEngine(scenario.engine, happens), ALL_AT_ONCE))
     await asyncio.gather(merging, return_exceptions=True)
     assert merging.cancelled()
-    await world.merge()
-    buffer = await world.engine.read(lambda tx: tx.all("SELECT * FROM search_buffer"))
-    problems = await world.store.problems()
-    await world.engine.close()
+    await scenario.merge()
+    buffer = await scenario.engine.read(lambda tx: tx.all("SELECT * FROM search_buffer"))
+    problems = await scenario.store.problems()
+    await scenario.engine.close()
 
     assert [] == buffer
     assert () == problems
 
 
 async def test_several_processes_merge_one_index(tmp_path: Path) -> None:
-    world = await World.open(tmp_path, 7)
+    scenario = await SearchScenario.open(tmp_path, 7)
     other = SqliteEngine.open(tmp_path / "world.db")
     for _ in range(3):
-        await world.arrive(50)
-        await world.change(10)
+        await scenario.arrive(50)
+        await scenario.change(10)
         await asyncio.gather(
-            *(compact(engine, SMALL_POLICY) for engine in (world.engine, other, world.engine))
+            *(compact(engine, SMALL_POLICY) for engine in (scenario.engine, other, scenario.engine))
         )
-    wrong = await wrong_results(world, 60)
-    problems = await world.store.problems()
+    wrong = await wrong_results(scenario, 60)
+    problems = await scenario.store.problems()
     await other.close()
-    await world.engine.close()
+    await scenario.engine.close()
 
     assert [] == wrong
     assert () == problems
 
 
 async def test_the_text_of_a_segment_is_limited(tmp_path: Path) -> None:
-    world = await World.open(tmp_path, 9)
-    await world.arrive(900)
+    scenario = await SearchScenario.open(tmp_path, 9)
+    await scenario.arrive(900)
     policy = MergePolicy(buffer_docs=1, max_bytes=100_000)
-    assert await compact(world.engine, policy)
-    first = await world.engine.read(lambda tx: tx.all("SELECT size, bytes FROM search_segments"))
-    wrong = await wrong_results(world, 60)
-    problems = await world.store.problems()
-    await world.engine.close()
+    assert await compact(scenario.engine, policy)
+    first = await scenario.engine.read(lambda tx: tx.all("SELECT size, bytes FROM search_segments"))
+    wrong = await wrong_results(scenario, 60)
+    problems = await scenario.store.problems()
+    await scenario.engine.close()
 
     assert 1 == len(first)
     assert 0 < first[0][0] < 900
@@ -368,25 +368,25 @@ asyncio.run(main())
 
 
 async def test_killing_a_process_during_a_merge_loses_nothing(tmp_path: Path) -> None:
-    world = await World.open(tmp_path, 8)
-    await world.arrive(400)
+    scenario = await SearchScenario.open(tmp_path, 8)
+    await scenario.arrive(400)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", MERGE_FOREVER, tmp_path / "world.db", stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     await process.stdout.readline()
     for _ in range(20):
-        await world.arrive(5)
-        await world.change(3)
+        await scenario.arrive(5)
+        await scenario.change(3)
     process.kill()
     await process.wait()
 
-    wrong = await wrong_results(world, 60)
-    while await compact(world.engine, SMALL_POLICY, lambda: LATER):
+    wrong = await wrong_results(scenario, 60)
+    while await compact(scenario.engine, SMALL_POLICY, lambda: LATER):
         pass
-    wrong += await wrong_results(world, 60)
-    problems = await world.store.problems()
-    await world.engine.close()
+    wrong += await wrong_results(scenario, 60)
+    problems = await scenario.store.problems()
+    await scenario.engine.close()
 
     assert [] == wrong
     assert () == problems

@@ -1,4 +1,4 @@
-"""Verification compares the index with one that is built now, and reports differences."""
+"""Verification compares the index with a newly built one, and reports differences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroom.store.search.compaction import jobs
 from postroom.store.search.compaction.jobs import DEFAULT_POLICY, MergePolicy
 from postroom.store.search.index import compact, purge
 from postroom.store.search.segments.segment import Kind
-from tests.unit.store.search.world import START, World
+from tests.unit.store.search.scenario import START, SearchScenario
 
 pytestmark = pytest.mark.one_python
 
@@ -29,53 +29,55 @@ SETS = """
 """
 
 
-async def compacted_world(folder: Path, seed: int) -> World:
+async def compacted_scenario(folder: Path, seed: int) -> SearchScenario:
     """A world with added, changed and removed mail, all of it compacted."""
-    world = await World.open(folder, seed)
+    scenario = await SearchScenario.open(folder, seed)
     for _ in range(4):
-        await world.arrive(60)
-        await world.change(10)
-        await world.merge()
-    return world
+        await scenario.arrive(60)
+        await scenario.change(10)
+        await scenario.merge()
+    return scenario
 
 
 async def test_an_index_after_many_changes_has_no_problems(tmp_path: Path) -> None:
-    world = await compacted_world(tmp_path, 5)
-    await world.change(20)
+    scenario = await compacted_scenario(tmp_path, 5)
+    await scenario.change(20)
 
-    assert () == await world.store.problems()
-    await world.engine.close()
+    assert () == await scenario.store.problems()
+    await scenario.engine.close()
 
 
-async def merged_into_one(world: World, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+async def merged_into_one(
+    scenario: SearchScenario, monkeypatch: pytest.MonkeyPatch
+) -> list[object]:
     """All rows and sets of the index after a merge into one segment."""
     monkeypatch.setattr(
         jobs,
         "choose_segments",
         lambda segments, *_, **__: [s.number for s in segments] if len(segments) > 1 else [],
     )
-    await world.merge(MergePolicy(buffer_docs=1))
-    return await world.engine.read(lambda tx: [tx.all(ROWS), tx.all(SETS)])
+    await scenario.merge(MergePolicy(buffer_docs=1))
+    return await scenario.engine.read(lambda tx: [tx.all(ROWS), tx.all(SETS)])
 
 
 async def test_a_merge_leaves_no_trace_of_changed_or_removed_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = await compacted_world(tmp_path, 6)
-    await world.change(100)
-    for message_id in world.ids[::3]:
-        await world.store.remove_message(message_id, EVERYTHING)
-    grown = await merged_into_one(world, monkeypatch)
+    scenario = await compacted_scenario(tmp_path, 6)
+    await scenario.change(100)
+    for message_id in scenario.ids[::3]:
+        await scenario.store.remove_message(message_id, EVERYTHING)
+    grown = await merged_into_one(scenario, monkeypatch)
 
-    await world.engine.write(index.reset_index)
-    rebuilt = await merged_into_one(world, monkeypatch)
-    await world.engine.close()
+    await scenario.engine.write(index.reset_index)
+    rebuilt = await merged_into_one(scenario, monkeypatch)
+    await scenario.engine.close()
 
     assert rebuilt == grown
 
 
 async def test_each_kind_of_damage_is_found(tmp_path: Path) -> None:
-    world = await compacted_world(tmp_path, 7)
+    scenario = await compacted_scenario(tmp_path, 7)
     damages = (
         "UPDATE search_rows SET value = x'00' WHERE kind = 5 AND part = 0",
         "DELETE FROM search_rows WHERE kind = 1 AND part = 1",
@@ -84,9 +86,9 @@ async def test_each_kind_of_damage_is_found(tmp_path: Path) -> None:
         "INSERT INTO search_buffer (message, inbox) SELECT min(number), 1 FROM messages",
     )
     for damage in damages:
-        await world.engine.write(lambda tx, damage=damage: tx.run(damage))
-    problems = " ".join(await world.store.problems())
-    await world.engine.close()
+        await scenario.engine.write(lambda tx, damage=damage: tx.run(damage))
+    problems = " ".join(await scenario.store.problems())
+    await scenario.engine.close()
 
     assert "row boundary" in problems
     assert "is missing" in problems
@@ -111,13 +113,13 @@ async def test_each_kind_of_damage_is_found(tmp_path: Path) -> None:
 async def test_damage_is_found_in_a_segment_with_tombstones(
     tmp_path: Path, damage: str, told: str
 ) -> None:
-    world = await compacted_world(tmp_path, 8)
-    for message_id in world.ids[::40]:
-        await world.store.remove_message(message_id, EVERYTHING)
-    before = await world.store.problems()
-    await world.engine.write(lambda tx: tx.run(damage))
-    problems = " ".join(await world.store.problems())
-    await world.engine.close()
+    scenario = await compacted_scenario(tmp_path, 8)
+    for message_id in scenario.ids[::40]:
+        await scenario.store.remove_message(message_id, EVERYTHING)
+    before = await scenario.store.problems()
+    await scenario.engine.write(lambda tx: tx.run(damage))
+    problems = " ".join(await scenario.store.problems())
+    await scenario.engine.close()
 
     assert () == before
     assert told in problems
@@ -126,20 +128,20 @@ async def test_damage_is_found_in_a_segment_with_tombstones(
 async def test_a_segment_with_tombstones_is_rewritten_when_it_is_old_enough(
     tmp_path: Path,
 ) -> None:
-    world = await World.open(tmp_path, 9)
-    await world.arrive(60)
-    while await compact(world.engine, MergePolicy(buffer_docs=1), lambda: float(START)):
+    scenario = await SearchScenario.open(tmp_path, 9)
+    await scenario.arrive(60)
+    while await compact(scenario.engine, MergePolicy(buffer_docs=1), lambda: float(START)):
         pass
-    before = await segments(world)
-    await world.store.remove_message(world.ids[0], EVERYTHING)
-    while await compact(world.engine, DEFAULT_POLICY, lambda: float(START + 12)):
+    before = await segments(scenario)
+    await scenario.store.remove_message(scenario.ids[0], EVERYTHING)
+    while await compact(scenario.engine, DEFAULT_POLICY, lambda: float(START + 12)):
         pass
-    early = await segments(world)
-    while await compact(world.engine, DEFAULT_POLICY, lambda: float(START + 16)):
+    early = await segments(scenario)
+    while await compact(scenario.engine, DEFAULT_POLICY, lambda: float(START + 16)):
         pass
-    late = await segments(world)
-    problems = await world.store.problems()
-    await world.engine.close()
+    late = await segments(scenario)
+    problems = await scenario.store.problems()
+    await scenario.engine.close()
 
     assert [60] == list(before.values()) == list(early.values())
     assert [59] == list(late.values())
@@ -149,21 +151,21 @@ async def test_a_segment_with_tombstones_is_rewritten_when_it_is_old_enough(
 async def test_a_purge_removes_all_tombstones_and_leaves_no_other_work(
     tmp_path: Path,
 ) -> None:
-    world = await compacted_world(tmp_path, 10)
-    await world.store.remove_message(world.ids[-1], EVERYTHING)
-    await purge(world.engine)
-    removed = await world.engine.read(lambda tx: tx.all(REMOVED_OF_LIVE))
-    problems = await world.store.problems()
-    await world.engine.close()
+    scenario = await compacted_scenario(tmp_path, 10)
+    await scenario.store.remove_message(scenario.ids[-1], EVERYTHING)
+    await purge(scenario.engine)
+    removed = await scenario.engine.read(lambda tx: tx.all(REMOVED_OF_LIVE))
+    problems = await scenario.store.problems()
+    await scenario.engine.close()
 
     assert [] == removed
     assert () == problems
 
 
-async def segments(world: World) -> dict[int, int]:
+async def segments(scenario: SearchScenario) -> dict[int, int]:
     """The sizes of all segments that have rows."""
     return dict(
-        await world.engine.read(lambda tx: tx.all("SELECT number, size FROM search_segments"))
+        await scenario.engine.read(lambda tx: tx.all("SELECT number, size FROM search_segments"))
     )
 
 
