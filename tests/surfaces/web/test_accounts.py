@@ -22,7 +22,7 @@ from tests.servers.graph import TOKEN, Graph
 from tests.servers.oauth import AuthorizationServer
 from tests.surfaces.web.conftest import WebInstallation, WebUser, words
 
-OUTLOOK = {"provider": "outlook", "account_id": "installation", "address": "alice@example.com"}
+OUTLOOK = {"provider": "outlook", "account_id": "office", "address": "alice@example.com"}
 GMAIL = {"provider": "gmail", "account_id": "home", "address": "alice@example.com"}
 _SIGN_IN = re.compile(r'name="sign_in" value="([\w-]+)"')
 
@@ -181,7 +181,7 @@ async def test_outlook_is_added_with_a_code(
     assert 'hx-trigger="submit, every 1s"' in first.text
     assert "ABCD" in words(waiting.text)
     assert "/accounts/office?notice=account+added" == done.headers["location"]
-    account = await account_of(installation, "installation")
+    account = await account_of(installation, "office")
     assert ("outlook", graph.owner) == (account.provider, account.options["owner"])
     assert TOKEN not in first.text + waiting.text
     assert "ABCD" in words(again.text)
@@ -211,7 +211,7 @@ async def test_a_refused_code_is_explained(
     assert reason in words(answer.text)
     assert "<b>odd" not in answer.text
     with pytest.raises(NotFound):
-        await account_of(installation, "installation")
+        await account_of(installation, "office")
 
 
 async def test_a_sign_in_polls_less_often_after_slow_down(

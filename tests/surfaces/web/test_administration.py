@@ -188,7 +188,7 @@ async def test_accounts_are_added_with_a_password_and_with_a_code(
     login.pending = 2
     await page.goto("/accounts/new?provider=outlook")
     await page.get_by_label("E-mail address").fill("bob@example.com")
-    await page.get_by_label("Short name").fill("installation")
+    await page.get_by_label("Short name").fill("office")
     await press(page, "Continue to sign-in")
     code = await page.locator("#code").inner_text()
     await page.wait_for_url("**/accounts/office?notice=account+added", timeout=15_000)
@@ -226,7 +226,7 @@ async def test_everything_works_without_javascript(
     login.pending = 1
     await page.goto("/accounts/new?provider=outlook")
     await page.get_by_label("E-mail address").fill("alice@example.com")
-    await page.get_by_label("Short name").fill("installation")
+    await page.get_by_label("Short name").fill("office")
     await press(page, "Continue to sign-in")
     await press(page, "Check now")
     await press(page, "Check now")
