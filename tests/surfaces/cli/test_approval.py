@@ -91,7 +91,7 @@ def test_mail_that_is_not_held_is_an_error_with_the_list_command(
 ) -> None:
     done = postroom("outbox", "show", "msg_000000000000")
 
-    assert "no held mail msg_000000000000; `postroom outbox list` shows what waits" in done.err
+    assert "no held mail msg_000000000000; `postroom outbox list` shows mail that waits" in done.err
 
 
 def test_a_policy_names_its_recipients(postroom: Postroom, held: str) -> None:

@@ -226,7 +226,7 @@ def test_a_killed_import_loses_no_reported_mail_and_can_be_resumed(
 
 
 def test_ctrl_c_leaves_complete_batches(postroom, data, inbox):
-    mails = [mail(f"Number {n}") for n in range(60)]
+    mails = [mail(f"Number {n}") for n in range(1000)]  # more than are stored before the signal
     Path("a.mbox").write_bytes(mbox(*mails))
 
     running = start_import(data)

@@ -328,7 +328,7 @@ def test_commands_that_need_the_data_folder_say_so(local, name, monkeypatch):
     by_setting = local(*words)
 
     assert (2, 2) == (refused.code, by_setting.code)
-    assert f"`postroom {name}` works on the data folder of this machine" in refused.err
+    assert f"`postroom {name}` works on a local data folder, not on a server" in refused.err
     assert "drop --url" in refused.err
     assert "unset POSTROOM_URL" in by_setting.err
 
