@@ -240,7 +240,7 @@ def test_a_port_in_use_is_reported_and_nothing_is_created(process, data):
         result = process("serve", "--port", port)
 
     assert 5 == result.code
-    assert f"error: port {port} of 127.0.0.1 is taken" in result.err
+    assert f"error: port {port} of 127.0.0.1 is in use" in result.err
     assert "--port" in result.err
     assert not data.exists()
 

@@ -235,7 +235,7 @@ def test_a_worker_has_health_and_metrics_pages(tmp_path: Path) -> None:
 
     with refused.value as problem:
         detail = json.load(problem)["detail"]
-    assert detail.endswith("what there is: /healthz, /metrics, /readyz")
+    assert detail.endswith("the paths are: /healthz, /metrics, /readyz")
     assert {"/readyz": 200, "/metrics": 200, "/v1/inboxes": 404} == said
     assert "\npostroom_outbox_sent_total 0\n" in text
 
@@ -264,7 +264,7 @@ def test_a_worker_reports_a_port_in_use(tmp_path: Path) -> None:
         )
 
     assert 5 == done.returncode
-    assert f"port {port} of 127.0.0.1 is taken" in done.stderr
+    assert f"port {port} of 127.0.0.1 is in use" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ async def test_a_port_in_use_is_reported():
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
 
-        with pytest.raises(Conflict, match=f"port {port} of 127.0.0.1 is taken"):
+        with pytest.raises(Conflict, match=f"port {port} of 127.0.0.1 is in use"):
             listen("127.0.0.1", port)
 
 

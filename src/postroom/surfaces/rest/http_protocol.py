@@ -60,7 +60,7 @@ HEAD_S = 30.0
 UNREAD_S = 300.0
 _LOG_EVERY_S = 60.0
 
-_NOT_HTTP = Malformed("this is not an HTTP/1.1 request, or its head is too long")
+_NOT_HTTP = Malformed("this is not a valid HTTP request, or its head is too long")
 _FULL = Unavailable("too many connections; try again", retry_after=1)
 
 
