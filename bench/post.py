@@ -7,6 +7,7 @@ Prints one JSON object. Times depend on the machine: compare them as ratios.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import mailbox
@@ -178,5 +179,8 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == ["--deliver"]:
         asyncio.run(deliver_all(sys.argv[2]))
     else:
-        given = [int(word) for word in sys.argv[1:]]
-        asyncio.run(measure(*given, *(2000, 8)[len(given) :]))
+        parser = argparse.ArgumentParser(description=__doc__)
+        parser.add_argument("mails", type=int, nargs="?", default=2000)
+        parser.add_argument("kilobytes", type=int, nargs="?", default=8)
+        given = parser.parse_args()
+        asyncio.run(measure(given.mails, given.kilobytes))
