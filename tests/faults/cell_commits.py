@@ -12,6 +12,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+from tests.faults.proxies import ThreadedProxy
 from tests.faults.server_under_test import TIMEOUT_S, Outcome, count_duplicates
 from tests.mails import mail
 from tests.servers import postgres
@@ -26,45 +27,32 @@ STORED = "SELECT subject FROM messages"
 ANNOUNCED = "SELECT message FROM events WHERE type = 'message.received'"
 
 
-class CommitStopper(threading.Thread):
+class CommitStopper(ThreadedProxy):
     """A proxy to PostgreSQL that stops at the commit of one mail: before it, or at its response."""
 
     def __init__(self, target: int) -> None:
-        super().__init__(daemon=True)
-        self._target, self.port = target, 0
         self._subject, self._passes_commit = b"", False
         self.stopped = threading.Event()
-        self._ready, self._loop = threading.Event(), asyncio.new_event_loop()
-        self.start()
-        self._ready.wait()
+        super().__init__(target)
 
     def stop_at(self, subject: str, *, passes_commit: bool) -> None:
         """Stop the next transaction that stores this mail; let its commit pass, or not."""
         self.stopped.clear()
         self._passes_commit, self._subject = passes_commit, subject.encode()
 
-    def run(self) -> None:
-        self._loop.run_until_complete(self._serve())
-
-    async def _serve(self) -> None:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await server.serve_forever()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def relay(
+        self,
+        from_client: asyncio.StreamReader,
+        to_client: asyncio.StreamWriter,
+        from_target: asyncio.StreamReader,
+        to_target: asyncio.StreamWriter,
+    ) -> None:
+        committing = asyncio.Event()
+        responses = asyncio.create_task(self._pass_back(from_target, to_client, committing))
         try:
-            theirs, to_them = await asyncio.open_connection("127.0.0.1", self._target)
-        except OSError:
-            writer.transport.abort()
-            return
-        is_committing = asyncio.Event()
-        back = asyncio.create_task(self._pass_back(theirs, writer, is_committing))
-        with suppress(OSError):
-            await self._pass(reader, to_them, is_committing)
-        back.cancel()
-        for end in (writer, to_them):
-            end.transport.abort()
+            await self._pass(from_client, to_target, committing)
+        finally:
+            responses.cancel()
 
     async def _pass(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, committing: asyncio.Event

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.faults.proxies import ThreadedProxy
 from tests.faults.server_under_test import TIMEOUT_S, Outcome, count_duplicates
 from tests.servers import postgres
 from tests.servers.cells import Cell, cells
@@ -27,39 +28,27 @@ _STORED = b"250 2.0.0 stored"
 STATUSES = "SELECT m.subject, o.status FROM messages m JOIN outbox o ON o.message = m.number"
 
 
-class LossyProxy(threading.Thread):
+class LossyProxy(ThreadedProxy):
     """A proxy that drops the connection instead of passing on some replies "250 stored"."""
 
     def __init__(self, target: int) -> None:
-        super().__init__(daemon=True)
-        self._target, self.port, self.dropped, self._seen = target, 0, 0, 0
-        self._ready, self._loop = threading.Event(), asyncio.new_event_loop()
-        self.start()
-        self._ready.wait()
+        self.dropped, self._seen = 0, 0
+        super().__init__(target)
 
-    def run(self) -> None:
-        self._loop.run_until_complete(self._serve())
-
-    async def _serve(self) -> None:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await server.serve_forever()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def relay(
+        self,
+        from_client: asyncio.StreamReader,
+        to_client: asyncio.StreamWriter,
+        from_target: asyncio.StreamReader,
+        to_target: asyncio.StreamWriter,
+    ) -> None:
+        requests = asyncio.create_task(self._pass(from_client, to_target))
         try:
-            theirs, to_them = await asyncio.open_connection("127.0.0.1", self._target)
-        except OSError:
-            writer.transport.abort()
-            return
-        there = asyncio.create_task(self._pass(reader, to_them))
-        with suppress(OSError):
-            while (line := await theirs.readline()) and not self._drops(line):
-                writer.write(line)
-                await writer.drain()
-        there.cancel()
-        for end in (writer, to_them):
-            end.transport.abort()
+            while (line := await from_target.readline()) and not self._drops(line):
+                to_client.write(line)
+                await to_client.drain()
+        finally:
+            requests.cancel()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):

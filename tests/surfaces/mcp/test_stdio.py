@@ -62,7 +62,7 @@ def test_toolsets_and_read_only_choose_the_tools(tmp_path):
 
 def test_running_calls_complete_after_stdin_is_closed(tmp_path):
     with started(tmp_path) as stdio:
-        stdio.hello()
+        stdio.hello().call("list_inboxes")  # the operations are loaded
         call = {"name": "create_inbox", "arguments": {"username": "ana"}}
         question = {"jsonrpc": "2.0", "id": "last", "method": "tools/call", "params": call}
         stdio.write(json.dumps(question).encode())
