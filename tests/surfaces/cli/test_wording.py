@@ -12,7 +12,7 @@ import pytest
 import postroom
 from postroom.surfaces.cli.command_table import COMMANDS, OperationCommand, operation_at
 from postroom.surfaces.cli.exit_codes import field_in_cli_words, in_cli_words
-from postroom.surfaces.cli.options import fields_of, spellings
+from postroom.surfaces.cli.options import bind, fields_of, spellings
 
 SOURCE = Path(postroom.__file__).parent
 RAISED = {
@@ -130,3 +130,15 @@ def test_text_output_names_options_and_json_arguments(postroom, inbox, receive, 
 
 def test_a_hint_names_options(postroom, inbox):
     assert "try --mode words" in postroom("search", "two unknown words").err
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in COMMANDS if isinstance(row, OperationCommand)], ids=lambda row: row.name
+)
+def test_no_help_names_an_operation_or_an_argument(row: OperationCommand) -> None:
+    command = bind(row, row.name.rpartition(" ")[2])
+    helps = [getattr(p, "help", None) or "" for p in command.params if p.name != "rule_yaml"]
+    words = {word for text in (command.help or "", *helps) for word in re.findall(r"[a-z_]+", text)}
+    known = spellings(fields_of(operation_at(row.operation).request, row.plain))
+
+    assert set() == {word for word in words if "_" in word} & (known.keys() | OPERATIONS)

@@ -109,7 +109,14 @@ COMMANDS: tuple[OperationCommand | PlainCommand, ...] = (
         help="Set the flags of a message; the list replaces the present one.",
     ),
     OperationCommand("message update", "mail.message_changes.update_message", ("message_id",)),
-    OperationCommand("message change", "mail.bulk_changes.update_messages", ("message_ids",)),
+    OperationCommand(
+        "message change",
+        "mail.bulk_changes.update_messages",
+        ("message_ids",),
+        help="Change labels, flags and mailbox of messages. With --message-id, the change is made "
+        "immediately; --filter makes a plan, which --plan-id applies. The undo_id in the response "
+        "undoes the change: pass it to `postroom rule undo`.",
+    ),
     OperationCommand("message delete", "mail.message_changes.delete_message", ("message_id",)),
     OperationCommand("message reply", "outgoing.sending.reply_to_message", ("message_id",)),
     OperationCommand("message forward", "outgoing.sending.forward_message", ("message_id",)),

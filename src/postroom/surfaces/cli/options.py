@@ -19,6 +19,7 @@ from postroom.calls.request import Request
 from postroom.errors import InvalidInput
 from postroom.model.limits import Limits
 from postroom.surfaces.cli.command_table import OperationCommand, operation_at
+from postroom.surfaces.cli.exit_codes import in_cli_words
 from postroom.surfaces.cli.output import perform
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.schema import Schema, field_schema
@@ -293,7 +294,12 @@ def bind(row: OperationCommand, name: str) -> click.Command:
         save_to = values.get("save_to") or ""
         return perform(session, operation, arguments, save_to, creates=row.creates_store)
 
-    words = row.help or operation.description
+    options = spellings(fields)
+    for param in params:
+        # The help of a rule lists words of the rule language, which are not arguments.
+        if isinstance(param, click.Option) and param.help and param.name != "rule_yaml":
+            param.help = in_cli_words(param.help, options)
+    words = in_cli_words(row.help or operation.description, options)
     return click.Command(name, params=params, callback=run, help=words)
 
 
