@@ -46,10 +46,17 @@ class Credentials(Request):
         SecretStr | None,
         argument("The password, or for fastmail an API token.", "an-app-password", max_length=4096),
     ] = None
-    access_token: Annotated[Token, argument("For gmail and outlook.", "ya29.a0")] = None
-    refresh_token: Annotated[Token, argument("Renews the access token.", "1//0g")] = None
+    access_token: Annotated[
+        Token, argument("gmail and outlook: the OAuth access token.", "ya29.a0")
+    ] = None
+    refresh_token: Annotated[
+        Token, argument("gmail and outlook: the OAuth refresh token.", "1//0g")
+    ] = None
     token_expires_at: Annotated[
-        int | None, argument("When it expires, in seconds since 1970.", 1790000000, ge=0, le=2**53)
+        int | None,
+        argument(
+            "When the access token expires, in seconds since 1970.", 1790000000, ge=0, le=2**53
+        ),
     ] = None
 
     def secret(self) -> dict[str, str]:
@@ -253,31 +260,37 @@ class AddAccount(Credentials):
     The login is tested first; nothing is stored if it fails.
     """
 
-    account_id: Annotated[AccountId, argument("A name for it.", "work")]
+    account_id: Annotated[AccountId, argument("A name for the account.", "work")]
     provider: Annotated[ProviderName, argument("imap, gmail, outlook or fastmail.", "imap")]
     address: Annotated[
-        str, argument("Its address.", "ana@example.com", max_length=320), Accepts(request.MAILBOX)
+        str,
+        argument("Its e-mail address.", "ana@example.com", max_length=320),
+        Accepts(request.MAILBOX),
     ]
     name: Annotated[Name, argument("The name shown as sender.", "Ana Lee")] = ""
     user: Annotated[
-        str | None, argument("The user name, if not the address.", "ana", max_length=320)
+        str | None, argument("The user name, if it is not the address.", "ana", max_length=320)
     ] = None
     host: Annotated[Host | None, argument("imap: the server.", "imap.example.com")] = None
-    port: Annotated[Port, argument("imap: its port.", 993)] = 993
-    security: Annotated[Security, argument("imap: tls, starttls or none.", "tls")] = "tls"
+    port: Annotated[Port, argument("imap: the port of the server.", 993)] = 993
+    security: Annotated[
+        Security, argument("imap: the transport security: tls, starttls or none.", "tls")
+    ] = "tls"
     smtp_host: Annotated[
         Host | None,
         argument("imap: the SMTP server; without it, the account cannot send.", "smtp.example.com"),
     ] = None
-    smtp_port: Annotated[Port, argument("imap: its port.", 465)] = 465
-    smtp_security: Annotated[Security, argument("The same for SMTP.", "tls")] = "tls"
+    smtp_port: Annotated[Port, argument("imap: the port of the SMTP server.", 465)] = 465
+    smtp_security: Annotated[
+        Security, argument("imap: the transport security of the SMTP server.", "tls")
+    ] = "tls"
     ca_file: Annotated[
         str | None,
         argument(
             "Trust this certificate instead of the system's.", "/etc/ssl/mail.pem", max_length=4096
         ),
     ] = None
-    insecure: Annotated[bool, argument("On this machine only: no TLS.", True)] = False
+    insecure: Annotated[bool, argument("Do not require TLS; works on loopback only.", True)] = False
     scopes: Annotated[
         list[AccountScope],
         argument(

@@ -103,7 +103,7 @@ _BY_PEOPLE = ("web", "cli")
 class GetActivity(Request):
     """Count the activity per day, in UTC: mail received and sent, rules, tool calls."""
 
-    days: Annotated[int, argument("How many days, today included.", 14, ge=1, le=MAX_DAYS)] = 14
+    days: Annotated[int, argument("How many days, including today.", 14, ge=1, le=MAX_DAYS)] = 14
 
 
 @operation(Scope.READ)

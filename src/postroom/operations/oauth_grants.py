@@ -70,11 +70,17 @@ class GetAccessRequest(Request):
     ] = ""
     response_type: Annotated[_Text, argument("Always code.", "code")] = ""
     code_challenge: Annotated[
-        _Text, argument("Of RFC 7636.", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM")
+        _Text,
+        argument(
+            "The PKCE code challenge (RFC 7636).", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+        ),
     ] = ""
     code_challenge_method: Annotated[_Text, argument("Always S256.", "S256")] = ""
     resource: Annotated[
-        _Text, argument("What the tokens are for.", "https://mail.example.com/mcp")
+        _Text,
+        argument(
+            "The resource that the tokens are for (RFC 8707).", "https://mail.example.com/mcp"
+        ),
     ] = ""
     scope: Annotated[
         _Text, argument("The requested scopes, separated by spaces.", "read write")
@@ -127,7 +133,8 @@ class GrantAccess(GetAccessRequest):
     ]
     inboxes: OnlyInboxes = None
     approval: Annotated[
-        Literal["risky", "always"], argument("When its mail waits for a person.", "always")
+        Literal["risky", "always"],
+        argument("Which of its mail waits for approval: never, risky or always.", "always"),
     ] = "always"
     expires_at: ExpiresAt = None
 

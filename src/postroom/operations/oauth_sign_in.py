@@ -99,11 +99,11 @@ class StartSignIn(Request):
 
     account_id: Annotated[AccountId, argument("The account, or a name for it.", "work")]
     provider: Annotated[
-        Literal["gmail", "outlook"] | None, argument("Of a new account.", "gmail")
+        Literal["gmail", "outlook"] | None, argument("The provider of a new account.", "gmail")
     ] = None
     address: Annotated[
         Annotated[str, Field(max_length=320), Accepts(request.MAILBOX)] | None,
-        argument("Of a new account.", "ana@example.com"),
+        argument("The address of a new account.", "ana@example.com"),
     ] = None
     name: Annotated[Name, argument("The name shown as sender.", "Ana Lee")] = ""
     scopes: Annotated[

@@ -113,7 +113,7 @@ class RuleState:
 class ListRuleStates(Paged):
     """List saved rules in their order, with what they did in the last days and what is wrong."""
 
-    days: Annotated[int, argument("How far to look back.", 7, ge=1, le=90)] = 30
+    days: Annotated[int, argument("How many days to look back.", 7, ge=1, le=90)] = 30
 
 
 _PLANS = Slice(limit=100)

@@ -238,7 +238,7 @@ class UpdateWebhook(Request):
         list[EventName] | None,
         argument("Only these types; an empty list: all.", ["message.received"], max_length=20),
     ] = None
-    enabled: Annotated[bool | None, argument("Whether it gets events.", False)] = None
+    enabled: Annotated[bool | None, argument("Whether it receives events.", False)] = None
 
 
 @operation(Scope.ADMIN)

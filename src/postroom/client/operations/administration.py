@@ -47,23 +47,23 @@ class AdministrationOperations:
         The login is tested first; nothing is stored if it fails.
 
         Args:
-            account_id: A name for it.
+            account_id: A name for the account.
             provider: imap, gmail, outlook or fastmail.
-            address: Its address.
+            address: Its e-mail address.
             password: The password, or for fastmail an API token.
-            access_token: For gmail and outlook.
-            refresh_token: Renews the access token.
-            token_expires_at: When it expires, in seconds since 1970.
+            access_token: gmail and outlook: the OAuth access token.
+            refresh_token: gmail and outlook: the OAuth refresh token.
+            token_expires_at: When the access token expires, in seconds since 1970.
             name: The name shown as sender.
-            user: The user name, if not the address.
+            user: The user name, if it is not the address.
             host: imap: the server.
-            port: imap: its port (default 993).
-            security: imap: tls, starttls or none (default tls).
+            port: imap: the port of the server (default 993).
+            security: imap: the transport security: tls, starttls or none (default tls).
             smtp_host: imap: the SMTP server; without it, the account cannot send.
-            smtp_port: imap: its port (default 465).
-            smtp_security: The same for SMTP (default tls).
+            smtp_port: imap: the port of the SMTP server (default 465).
+            smtp_security: imap: the transport security of the SMTP server (default tls).
             ca_file: Trust this certificate instead of the system's.
-            insecure: On this machine only: no TLS.
+            insecure: Do not require TLS; works on loopback only.
             scopes: The operations to allow; read is always included (default read, draft,
                 send).
         """
@@ -117,9 +117,9 @@ class AdministrationOperations:
         Args:
             account_id: The account.
             password: The password, or for fastmail an API token.
-            access_token: For gmail and outlook.
-            refresh_token: Renews the access token.
-            token_expires_at: When it expires, in seconds since 1970.
+            access_token: gmail and outlook: the OAuth access token.
+            refresh_token: gmail and outlook: the OAuth refresh token.
+            token_expires_at: When the access token expires, in seconds since 1970.
         """
 
     @operation("GET", "/v1/capabilities")
@@ -154,7 +154,7 @@ class AdministrationOperations:
             accounts: The only accounts that it sees, with their inboxes; default: all.
             namespaces: The only namespaces of memories that it sees; default: all, or none if
                 inboxes or accounts are given.
-            approval: When its mail waits for a person: never, risky or always.
+            approval: Which of its mail waits for approval: never, risky or always.
             recipients: The allowed recipients.
             expires_at: When it expires: a time, or a time from now such as 30d.
         """
@@ -183,7 +183,7 @@ class AdministrationOperations:
             key_id: The key.
             name: What it is for.
             expires_at: When it expires: a time, a time from now such as 30d, or never.
-            approval: When its mail waits for a person: never, risky or always.
+            approval: Which of its mail waits for approval: never, risky or always.
             recipients: The allowed recipients.
         """
 

@@ -200,7 +200,7 @@ class AutomationOperations:
             webhook_id: The webhook.
             url: The new URL.
             types: Only these types; an empty list: all.
-            enabled: Whether it gets events.
+            enabled: Whether it receives events.
         """
 
     @operation("POST", "/v1/webhooks/{webhook_id}/ping")

@@ -111,7 +111,7 @@ class InboxesOperations:
 
         Args:
             inbox_id: The inbox.
-            approval: When its mail waits for a person: never, risky or always.
+            approval: Which of its mail waits for approval: never, risky or always.
             recipients: The allowed recipients.
             senders: Which senders it accepts.
         """
@@ -194,8 +194,8 @@ class InboxesOperations:
         Args:
             email: At a domain of this server, or a plus-address.
             name: The name shown as sender.
-            signature: Signature in HTML.
-            inbox_id: The inbox, if there are several.
+            signature: The signature in HTML.
+            inbox_id: The inbox, if you have several.
         """
 
     @operation("PATCH", "/v1/identities/{identity_id}")
@@ -212,7 +212,7 @@ class InboxesOperations:
         Args:
             identity_id: The identity.
             name: The new name.
-            signature: HTML; empty is none.
+            signature: The signature in HTML; empty removes it.
             is_default: Make it the default sender.
         """
 

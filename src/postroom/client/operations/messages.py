@@ -48,12 +48,12 @@ class MessagesOperations:
             inbox_id: Only this inbox.
             thread_id: Only this thread.
             q: Text in subject, body, sender or file name.
-            labels: With all of these.
+            labels: With all these labels.
             from_: Address, @domain, or part of address or name.
             to: The same for to, cc and bcc.
             subject: Text in the subject.
-            unread: Unread or read.
-            flags: With all of these.
+            unread: Only unread or read.
+            flags: With all these flags.
             has_attachment: With or without attachments.
             after_date: From this time on.
             before_date: Before this time.
@@ -92,12 +92,12 @@ class MessagesOperations:
             inbox_id: Only this inbox.
             thread_id: Only this thread.
             q: Text in subject, body, sender or file name.
-            labels: With all of these.
+            labels: With all these labels.
             from_: Address, @domain, or part of address or name.
             to: The same for to, cc and bcc.
             subject: Text in the subject.
-            unread: Unread or read.
-            flags: With all of these.
+            unread: Only unread or read.
+            flags: With all these flags.
             has_attachment: With or without attachments.
             after_date: From this time on.
             before_date: Before this time.
@@ -238,7 +238,7 @@ class MessagesOperations:
 
     @operation("DELETE", "/v1/messages/{message_id}")
     def delete_message(self, message_id: str, *, permanent: bool | None = None) -> ActionResult:
-        """Move a message to Trash; with permanent, delete it.
+        """Move a message to Trash; permanent=true deletes it.
 
         Args:
             message_id: The message.

@@ -124,7 +124,7 @@ class RecalledMemory(Value, frozen=True):
 
 
 class RecipientLists(Value, frozen=True):
-    """Addresses and `@domains`: those on `deny` are refused; those on `allow` are not strangers."""
+    """Addresses and `@domains`: those on `deny` are refused; those on `allow` are never new."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()

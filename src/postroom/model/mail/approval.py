@@ -16,7 +16,7 @@ APPROVALS: tuple[Approval, ...] = ("never", "risky", "always")
 
 @dataclass(frozen=True, slots=True)
 class RecipientLists:
-    """Addresses and `@domains`: those on `deny` are refused; those on `allow` are not strangers."""
+    """Addresses and `@domains`: those on `deny` are refused; those on `allow` are never new."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()

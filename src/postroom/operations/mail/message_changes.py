@@ -103,7 +103,7 @@ async def move_message(ctx: RequestContext, request: MoveMessage) -> ActionResul
 
 
 class DeleteMessage(Request):
-    """Move a message to Trash; with permanent, delete it."""
+    """Move a message to Trash; permanent=true deletes it."""
 
     message_id: MessageId
     permanent: Annotated[bool, argument("Delete it permanently.", True)] = False

@@ -60,7 +60,9 @@ class MessageSelection(Request):
         argument("Text in subject, body, sender or file name.", "invoice.pdf"),
     ] = None
     same_as_q: Annotated[SearchText, argument("The same as q.", "invoice", alias="query")] = None
-    labels: Annotated[list[LabelName], argument("With all of these.", ["Work"], max_length=50)] = []
+    labels: Annotated[
+        list[LabelName], argument("With all these labels.", ["Work"], max_length=50)
+    ] = []
     sender: Annotated[
         SearchText,
         argument("Address, @domain, or part of address or name.", "@example.com", alias="from"),
@@ -69,8 +71,8 @@ class MessageSelection(Request):
         SearchText, argument("The same for to, cc and bcc.", "ana@example.com", alias="to")
     ] = None
     subject: Annotated[SearchText, argument("Text in the subject.", "invoice")] = None
-    unread: Annotated[bool | None, argument("Unread or read.", True)] = None
-    flags: Annotated[list[Flag], argument("With all of these.", ["flagged"], max_length=4)] = []
+    unread: Annotated[bool | None, argument("Only unread or read.", True)] = None
+    flags: Annotated[list[Flag], argument("With all these flags.", ["flagged"], max_length=4)] = []
     has_attachment: Annotated[bool | None, argument("With or without attachments.", True)] = None
     after_date: Annotated[Moment, argument("From this time on.", "2026-01-31")] = None
     before_date: Annotated[Moment, argument("Before this time.", "2026-02-28")] = None

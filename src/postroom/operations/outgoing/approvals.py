@@ -67,7 +67,7 @@ class RecipientPatterns(Request):
     allow: Annotated[
         Patterns,
         argument(
-            "Recipients that are not strangers.", ["ana@example.com"], max_length=_MAX_PATTERNS
+            "Recipients that do not count as new.", ["ana@example.com"], max_length=_MAX_PATTERNS
         ),
     ] = []
     deny: Annotated[
@@ -82,7 +82,7 @@ class RecipientPatterns(Request):
 
 ApprovalMode = Annotated[
     Approval | None,
-    argument("When its mail waits for a person: never, risky or always.", "risky"),
+    argument("Which of its mail waits for approval: never, risky or always.", "risky"),
 ]
 Recipients = Annotated[
     RecipientPatterns | None,

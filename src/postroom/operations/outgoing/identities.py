@@ -54,9 +54,9 @@ class CreateAlias(Request):
         Accepts(request.OWN_ADDRESS),
     ]
     name: Annotated[Name, argument("The name shown as sender.", "Orders")] = ""
-    signature: Annotated[Signature, argument("Signature in HTML.", "<p>Orders</p>")] = ""
+    signature: Annotated[Signature, argument("The signature in HTML.", "<p>Orders</p>")] = ""
     inbox_id: Annotated[
-        OptionalInboxName, argument("The inbox, if there are several.", "inb_7k2m9q")
+        OptionalInboxName, argument("The inbox, if you have several.", "inb_7k2m9q")
     ] = None
 
 
@@ -117,7 +117,9 @@ class UpdateIdentity(Request):
     )
     identity_id: IdentityId
     name: Annotated[Name | None, argument("The new name.", "Orders")] = None
-    signature: Annotated[Signature | None, argument("HTML; empty is none.", "<p>Ana</p>")] = None
+    signature: Annotated[
+        Signature | None, argument("The signature in HTML; empty removes it.", "<p>Ana</p>")
+    ] = None
     is_default: Annotated[bool | None, argument("Make it the default sender.", True)] = None
 
 
