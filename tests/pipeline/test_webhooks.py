@@ -189,7 +189,7 @@ async def test_a_disabled_webhook_gets_no_retries(
     page = await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})
 
     given = {"webhook_id": webhook.id, "delivery_id": page.results[0].id}
-    with pytest.raises(Conflict, match="is disabled; enable it first"):
+    with pytest.raises(Conflict, match="is disabled; enable it with update_webhook first"):
         await call(open_ctx, redeliver, given)
 
 

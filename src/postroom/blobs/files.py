@@ -193,7 +193,7 @@ _MANY = 32
 _PROBE_BYTES = 1024 * 1024
 """The size of an ordinary mail."""
 
-_BROKEN = "the disk failed; restart after it is repaired"
+_BROKEN = "the disk failed; repair it, then restart Postroom"
 
 
 class FileBlobs:

@@ -248,7 +248,10 @@ def _ids(name: str, ids: tuple[str, ...], field: str) -> str:
         return ""
     for message_id in ids:
         if not _ID.fullmatch(message_id) or not message_id.isascii():
-            raise InvalidInput(f"{field}: {message_id[:80]!r} is not a Message-ID", field=field)
+            raise InvalidInput(
+                f"{field}: {message_id[:80]!r} is not a Message-ID; write it like <id@example.com>",
+                field=field,
+            )
     return fold_tokens(name, [f"<{message_id}>" for message_id in ids])
 
 
@@ -287,7 +290,9 @@ def _refuse_unsendable(text: str, field: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{field}: it contains an unpaired surrogate", field=field) from error
+        raise InvalidInput(
+            f"{field}: it contains an unpaired surrogate; remove it", field=field
+        ) from error
     if "\0" in text:
         raise InvalidInput(f"{field}: it contains a NUL character; remove it", field=field)
 

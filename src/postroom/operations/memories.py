@@ -362,9 +362,11 @@ def read_line(ctx: RequestContext, line: bytes) -> Memory:
     """The memory in a line. Raises InvalidInput."""
     request = parse_request(MemoryLine, _object(line))
     if not ctx.caller.namespaces.sees(request.namespace):
-        raise InvalidInput(f"namespace: your key may not write to {request.namespace}")
-    if len(request.text.encode()) > ctx.limits.memory_bytes:
-        raise InvalidInput(f"text: the limit is {ctx.limits.memory_bytes} bytes")
+        raise InvalidInput(
+            f"namespace: your key may not write to {request.namespace}; use another namespace"
+        )
+    if (size := len(request.text.encode())) > ctx.limits.memory_bytes:
+        raise InvalidInput(f"text: has {size} bytes; the limit is {ctx.limits.memory_bytes}")
     check_expiry(ctx, request.expires_at)
     now = ctx.clock()
     return Memory(

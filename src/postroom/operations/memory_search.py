@@ -138,7 +138,7 @@ async def memory_search(ctx: RequestContext, request: MemorySearch) -> Page[Memo
     check_enabled(ctx)
     query = request.criteria(ctx)
     if not fold(request.query):
-        raise InvalidInput("query: contains only white space")
+        raise InvalidInput("query: contains only white space; give at least one word")
     if not ctx.caller.namespaces.sees(request.namespace):
         return _empty_page(query)
     embedded = await embed_query(ctx, request.query)

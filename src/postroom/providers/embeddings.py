@@ -294,9 +294,13 @@ class EndpointEmbedder:
         except httpx2.TimeoutException as error:
             raise ProviderTimeout("the embeddings endpoint did not answer in time") from error
         except httpx2.HTTPError as error:
-            raise ProviderError("the embeddings endpoint cannot be reached") from error
+            raise ProviderError(
+                "the embeddings endpoint cannot be reached; check POSTROOM_EMBEDDINGS"
+            ) from error
         if response.status_code in (401, 403):
-            raise ProviderAuthFailed("the embeddings endpoint refused the key")
+            raise ProviderAuthFailed(
+                "the embeddings endpoint refused the key; check POSTROOM_EMBEDDINGS_KEY"
+            )
         if response.is_error:
             raise ProviderError(f"the embeddings endpoint answered {response.status_code}")
         return _vectors(response, len(texts))

@@ -117,7 +117,7 @@ async def collect(
     if total > ctx.limits.attachments_bytes:
         raise TooLarge(
             f"the attachments have {total} bytes in total; "
-            f"the limit is {ctx.limits.attachments_bytes}"
+            f"the limit is {ctx.limits.attachments_bytes}; send smaller or fewer files"
         )
     return tuple(files)
 
@@ -319,7 +319,9 @@ async def sending_inbox(
         _, address = parse_address(outgoing_mail.sender, field="from")
         inbox = (await ctx.store.inboxes_at([address])).get(address.lower())
         if inbox is None or not ctx.visible.sees(inbox.id):
-            raise NotFound(f"from: you have no inbox with the address {address}")
+            raise NotFound(
+                f"from: you have no inbox with the address {address}; list_inboxes shows yours"
+            )
         if outgoing_mail.inbox_id not in (None, inbox.id):
             raise Conflict(f"from: {inbox.address} is not the address of {outgoing_mail.inbox_id}")
         return inbox

@@ -69,7 +69,9 @@ def decrypt_secret(audit_hmac: AuditHmac, webhook_id: str, stored: str) -> str:
         nonce, text = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
         return AESGCM(_key(audit_hmac)).decrypt(nonce, text, webhook_id.encode()).decode()
     except (InvalidTag, ValueError):
-        raise CannotDecrypt(f"the secret of {webhook_id} cannot be decrypted") from None
+        raise CannotDecrypt(
+            f"the secret of {webhook_id} cannot be decrypted; renew_webhook creates a new one"
+        ) from None
 
 
 def _key(audit_hmac: AuditHmac) -> bytes:

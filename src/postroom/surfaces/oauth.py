@@ -244,9 +244,9 @@ def _form(request: Request, body: bytes) -> Values:
 
 def _required(given: Values, name: str) -> str:
     if name == "client_id" and name not in given:
-        raise InvalidInput(f"{name}: is missing", oauth="invalid_client")
+        raise InvalidInput(f"{name}: is required", oauth="invalid_client")
     if name not in given:
-        raise InvalidInput(f"{name}: is missing")
+        raise InvalidInput(f"{name}: is required")
     return given[name]
 
 

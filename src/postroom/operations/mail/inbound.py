@@ -158,5 +158,7 @@ async def _inboxes(ctx: RequestContext, recipients: Sequence[str]) -> list[str]:
             addresses.append(parse_address(recipient)[1])
     found: dict[str, Inbox] = await inboxes_for(ctx, addresses)
     if not found:
-        raise NotFound("no recipient of this mail is the address of an inbox")
+        raise NotFound(
+            "no recipient of this mail has an inbox here; create one, or set POSTROOM_CATCH_ALL"
+        )
     return list(dict.fromkeys(inbox.id for inbox in found.values()))

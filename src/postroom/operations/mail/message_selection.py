@@ -164,7 +164,7 @@ def folded(name: str, text: str | None) -> str | None:
     """A folded text. Raises InvalidInput if it is empty after folding."""
     found = None if text is None else fold(text)
     if found == "":
-        raise InvalidInput(f"{name}: contains only white space")
+        raise InvalidInput(f"{name}: contains only white space; give at least one word")
     return found
 
 

@@ -337,7 +337,9 @@ async def _inbox_and_thread(ctx: RequestContext, request: WaitForMessage) -> tup
         return (await inbox_of(ctx, request.inbox_id or "")).id, None
     thread = await thread_of(ctx, request.thread_id)
     if request.inbox_id not in (None, thread.inbox_id):
-        raise InvalidInput(f"thread_id: {thread.id} is not in {request.inbox_id}")
+        raise InvalidInput(
+            f"thread_id: {thread.id} is not in {request.inbox_id}; leave out inbox_id or thread_id"
+        )
     return thread.inbox_id, thread.id
 
 

@@ -331,7 +331,7 @@ async def check_policy(ctx: RequestContext, request: CheckPolicy) -> Verdict:
     sender = parsed.sender.address if parsed.sender else ""
     inbox = (await ctx.store.inboxes_at([sender])).get(sender.lower())
     if inbox is None or not ctx.visible.sees(inbox.id):
-        raise NotFound("From: you have no inbox with this address")
+        raise NotFound("From: you have no inbox with this address; list_inboxes shows yours")
     addresses = each_once(a.address for a in parsed.addresses if a.role in ("to", "cc", "bcc"))
     if not addresses:
         raise InvalidInput("the mail has no recipients; give To, Cc or Bcc")

@@ -66,7 +66,9 @@ def add_inbox(
         if made is not None and made[-1] == payload:
             return _inbox(made)
         if made is not None:
-            raise Conflict(f"client_id {client_id} was used with other arguments")
+            raise Conflict(
+                f"client_id {client_id} was used with other arguments; choose another client_id"
+            )
     refuse_claim(tx, inbox.address.lower(), None, rights)
     if address_exists(tx, inbox.address):
         raise Conflict(f"the address {inbox.address} is taken; choose another")

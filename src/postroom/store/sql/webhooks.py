@@ -418,12 +418,14 @@ def redeliver(
     webhook = find_webhook(tx, webhook_id, visible)
     number = webhook_number(tx, webhook_id, visible)
     if webhook is not None and not webhook[7]:
-        raise Conflict(f"{webhook_id} is disabled; enable it first")
+        raise Conflict(f"{webhook_id} is disabled; enable it with update_webhook first")
     row = tx.one(f"{_DELIVERY} WHERE d.webhook = :n AND d.id = :id", n=number, id=delivery_id)
     if row is None:
         raise NotFound(no_delivery(webhook_id, delivery_id))
     if row[5] == "pending" and (row[6] == 0 or row[12] > seconds(now)):
-        raise Conflict(f"{delivery_id} is pending already")
+        raise Conflict(
+            f"{delivery_id} is pending already; list_deliveries shows when it is attempted"
+        )
     tx.run(
         """UPDATE webhook_deliveries
               SET is_redelivery = CASE WHEN status = 'pending' THEN is_redelivery ELSE 1 END,

@@ -183,7 +183,9 @@ def sqlite_errors() -> Iterator[None]:
     except apsw.FullError as error:
         raise StorageFull("the disk is full; free some space and try again") from error
     except apsw.IOError as error:
-        raise StorageFailed(f"the disk failed ({error}); repair it, then restart") from error
+        raise StorageFailed(
+            f"the disk failed ({error}); repair it, then restart Postroom"
+        ) from error
     except (apsw.BusyError, apsw.LockedError) as error:
         message = "another process has locked the database; try again"
         raise Unavailable(message, retry_after=_BUSY_AGAIN_S) from error

@@ -291,6 +291,6 @@ class SqliteEngine:
             try:
                 self._writer.execute("ROLLBACK")
             except apsw.Error:
-                self._broken = StorageFailed("the disk failed; repair it, then restart")
+                self._broken = StorageFailed("the disk failed; repair it, then restart Postroom")
         for job in batch:
             job.error = job.error or error

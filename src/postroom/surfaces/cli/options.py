@@ -261,7 +261,7 @@ def _text_of(path: str) -> str:
     try:
         return read_file(path, 20_000_000).decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidInput(f"{path}: not UTF-8 text") from None
+        raise InvalidInput(f"{path}: not UTF-8 text; convert it to UTF-8") from None
 
 
 def _attachment_input(path: str, limits: Limits) -> dict[str, str]:

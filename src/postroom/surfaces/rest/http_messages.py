@@ -87,7 +87,7 @@ def read_object(body: bytes, content_type: str) -> dict[str, Any]:
     try:
         value = decode(body)
     except UnicodeDecodeError:
-        raise Malformed("the body is not UTF-8") from None
+        raise Malformed("the body is not UTF-8; encode it as UTF-8") from None
     except RecursionError:
         raise InvalidInput(f"the body is {TOO_DEEP}; reduce the nesting") from None
     except DecodeError as error:
@@ -122,7 +122,9 @@ def read_query(request: Request) -> dict[str, list[str]]:
     except UnicodeDecodeError:
         raise Malformed("the query is not UTF-8; percent-encode it as UTF-8") from None
     except ValueError:
-        raise Malformed(f"the query has more than {_MAX_PARAMETERS} parameters") from None
+        raise Malformed(
+            f"the query has more than {_MAX_PARAMETERS} parameters; leave some out"
+        ) from None
     for name, value in pairs:
         query.setdefault(name, []).append(value)
     return query

@@ -157,7 +157,9 @@ def listen(host: str, port: int) -> socket.socket:
         # back the body of every answer until the client has acknowledged the head: 40 ms.
         bound = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise InvalidInput(f"host: cannot listen on {host}: {error.strerror}") from None
+        raise InvalidInput(
+            f"host: cannot listen on {host}: {error.strerror}; choose --host"
+        ) from None
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
@@ -168,6 +170,8 @@ def listen(host: str, port: int) -> socket.socket:
             raise Conflict(
                 f"port {port} of {host} is in use; stop the other program, or choose --port"
             ) from None
-        raise InvalidInput(f"host: cannot listen on {host}:{port}: {error.strerror}") from None
+        raise InvalidInput(
+            f"host: cannot listen on {host}:{port}: {error.strerror}; choose --host or --port"
+        ) from None
     bound.setblocking(False)
     return bound

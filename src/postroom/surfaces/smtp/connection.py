@@ -293,7 +293,7 @@ class Delivery:
 
     def _wrong_content(self, content: bytes) -> str | None:
         if has_bare_newline(content):
-            self.failed("smtp_smuggled", reason="a bare newline")
+            self.failed("smtp_smuggled", reason="a bare CR or LF")
             return "554 5.6.0 bare CR or LF in the mail; end lines with CRLF"
         if hops(content) > MAX_HOPS:
             self.failed("smtp_looping", hops=hops(content))

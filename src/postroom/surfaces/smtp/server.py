@@ -261,7 +261,7 @@ class Session:
     async def _refuse_smuggling(self) -> None:
         """Without PIPELINING, data before the reply is an attempt to smuggle commands."""
         self._count("refused")
-        self._failed("smtp_smuggled", reason="words before our answer")
+        self._failed("smtp_smuggled", reason="data before the reply")
         await self._reply("554 5.5.0 data received before the reply; the message was refused")
         raise _SessionClosed
 
@@ -402,9 +402,11 @@ def listen(settings: Settings) -> socket.socket | None:
             return None
         if error.errno == errno.EADDRINUSE:
             raise Conflict(
-                f"port {port} of {host} is in use; stop the other program, or change --smtp"
+                f"port {port} of {host} is in use; stop the other program, or choose --smtp"
             ) from None
-        raise InvalidInput(f"smtp: cannot listen on {host}:{port}: {error.strerror}") from None
+        raise InvalidInput(
+            f"smtp: cannot listen on {host}:{port}: {error.strerror}; choose --smtp"
+        ) from None
 
 
 @asynccontextmanager

@@ -67,7 +67,7 @@ async def test_mail_for_unknown_recipients_gets_the_status_that_ends_retries(ano
     answer = await post().to(anonymous)
 
     assert (status, status) == (answer.status_code, answer.json()["status"])
-    assert "no recipient of this mail" in answer.json()["detail"]
+    assert "no recipient of this mail has an inbox" in answer.json()["detail"]
 
 
 def for_two() -> ProviderRequest:

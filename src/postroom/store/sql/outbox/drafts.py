@@ -273,7 +273,7 @@ def retry_mail(
     if not again:
         raise Conflict(_why_not_again(message_id, {r.status for r in _recipients(row)}))
     if row[3] in ("claimed", "handing_over"):
-        raise Conflict(f"{message_id} is being submitted right now")
+        raise Conflict(f"{message_id} is being submitted now; list_outbox shows its status")
     if any(r.status == "scheduled" for r in again) and row[9] > seconds(now):
         raise Conflict(
             f"{message_id} is scheduled for {moment(row[9]):%Y-%m-%d %H:%M} UTC; cancel_message "
@@ -360,7 +360,7 @@ def cancel_mail(
     if not waiting:
         raise Conflict(f"no recipient of {message_id} is waiting; there is nothing to cancel")
     if row[3] in ("claimed", "handing_over"):
-        raise Conflict(f"{message_id} is being submitted right now")
+        raise Conflict(f"{message_id} is being submitted now; list_outbox shows its status")
     unknown = _former_unknown(row)
     cancelled = {r.address: _cancelled(r.address, unknown) for r in waiting}
     set_recipients(tx, row[5], row[0], cancelled, now)

@@ -274,7 +274,9 @@ def approve_mail(
     it = {"inbox": row[0], "message": row[1]}
     due = max(row[5], seconds(decision.now))
     if not tx.run(RELEASE, **it, next_at=due, sha256=decision.sha256):
-        raise Conflict(f"somebody else has already decided about {message_id}")
+        raise Conflict(
+            f"another person decided on {message_id} first; list_outbox shows the decision"
+        )
     addresses = _decided(tx, row[0], row[1], decision, "approved")
     status = "scheduled" if row[5] > seconds(decision.now) else "queued"
     set_recipients(tx, row[0], row[1], {a: Recipient(a, status) for a in addresses}, decision.now)
@@ -333,7 +335,7 @@ def _held(
     if hold is None:
         raise NotFound(f"{message_id} is not held; it needs no approval")
     if hold.sha256 != decision.sha256:
-        raise Conflict(f"{message_id} does not have this sha256; read it again")
+        raise Conflict(f"{message_id} does not have this sha256; read it again and use its sha256")
     if hold.decision == wanted and hold.decided_by:
         return None
     if row[3] != "held" or hold.decision is not None:

@@ -184,7 +184,7 @@ def _typed(*, from_stdin: bool) -> str:
     else:
         raise InvalidInput("cannot prompt for the password; use --password-stdin")
     if not text:
-        raise InvalidInput("the password is empty")
+        raise InvalidInput("the password is empty; enter the password of the account")
     return str(text)
 
 

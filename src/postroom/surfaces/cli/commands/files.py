@@ -311,7 +311,7 @@ def read_rules(path: str) -> list[Definition]:
     except OSError as error:
         raise InvalidInput(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InvalidInput(f"{path}: not UTF-8 text") from None
+        raise InvalidInput(f"{path}: not UTF-8 text; convert it to UTF-8") from None
     return parse_rules(text, field=path)
 
 
