@@ -37,7 +37,7 @@ from postroom.model.page import is_page
 from postroom.model.view import View
 from postroom.surfaces.rest.openapi import TAGS
 from postroom.surfaces.rest.routes import ROUTES, Route
-from postroom.surfaces.to_json import shown_fields
+from postroom.surfaces.to_json import public_fields
 
 PACKAGE = Path(__file__).parents[1] / "src" / "postroom" / "client"
 RUFF = Path(sys.prefix) / "bin" / "ruff"
@@ -99,7 +99,7 @@ class Names:
         if kind not in self.values and kind not in (EventStream, Download):
             self.values[kind] = kind.__name__
             hints = typing.get_type_hints(kind)
-            for name, _ in shown_fields(kind):
+            for name, _ in public_fields(kind):
                 self.value(hints[name])
         return kind.__name__
 
@@ -221,8 +221,8 @@ def struct(kind: type, names: Names) -> str:
     """One shape of an answer as a class."""
     hints = typing.get_type_hints(kind)
     parent = next((base for base in kind.__mro__[1:] if base in names.values), None)
-    inherited = {name for name, _ in shown_fields(parent)} if parent else set()
-    shown = [(name, hints[name]) for name, _ in shown_fields(kind) if name not in inherited]
+    inherited = {name for name, _ in public_fields(parent)} if parent else set()
+    shown = [(name, hints[name]) for name, _ in public_fields(kind) if name not in inherited]
     plain = [(name.removesuffix("_"), hint) for name, hint in shown]
     renamed = {safe(name): name for name, _ in plain if keyword.iskeyword(name)}
     base = f"{parent.__name__ if parent else 'Value'}, frozen=True"

@@ -120,7 +120,7 @@ class Bounds:
     wall_s: float = 10.0
     cpu_s: int = 10
     memory_bytes: int = 512 * 1024 * 1024
-    answer_bytes: int = 1024 * 1024
+    output_bytes: int = 1024 * 1024
 
 
 async def in_process(
@@ -147,12 +147,12 @@ async def in_process(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         env={"PYTHONPATH": os.pathsep.join(sys.path)},
-        limit=bounds.answer_bytes,
+        limit=bounds.output_bytes,
         start_new_session=True,
     )
     try:
         async with asyncio.timeout(bounds.wall_s):
-            return await _communicate(process, data, bounds.answer_bytes)
+            return await _communicate(process, data, bounds.output_bytes)
     except TimeoutError:
         raise WorkFailed(f"not finished within {bounds.wall_s:g} seconds") from None
     finally:

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from postroom.client import AsyncPostroom, Page, Postroom
 from postroom.model.page import is_page
 from postroom.surfaces.rest.routes import ROUTES
-from postroom.surfaces.to_json import fields_beside
+from postroom.surfaces.to_json import extra_page_fields
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS = {route.operation.name: route for route in ROUTES}
@@ -92,7 +92,7 @@ def test_a_coroutine_function_is_one_on_the_awaited_client_only():
 def test_every_field_of_a_page_is_an_attribute():
     kinds = {route.operation.result for route in ROUTES if is_page(route.operation.result)}
 
-    beside = {name for kind in kinds for name in fields_beside(kind.__origin__)}
+    beside = {name for kind in kinds for name in extra_page_fields(kind.__origin__)}
 
     assert beside <= set(Page.__struct_fields__)
 

@@ -24,8 +24,8 @@ from tests.stores.memories import AGENT, NOW, OWNER, about, put
         (OWNER, AGENT, {"tags": ("x",)}, "agent"),
         (AGENT, OWNER, {"tags": ("x",)}, "agent"),
         (AGENT, OWNER, {"text": "New."}, "user"),
-        (AGENT, AGENT, {"vouches": True, "text": "New."}, "agent"),
-        (AGENT, OWNER, {"vouches": True}, "user"),
+        (AGENT, AGENT, {"confirms_trust": True, "text": "New."}, "agent"),
+        (AGENT, OWNER, {"confirms_trust": True}, "user"),
     ],
 )
 async def test_trust_is_that_of_the_last_author(
@@ -48,7 +48,7 @@ async def test_text_from_mail_stays_marked_until_the_owner_vouches(
     rewritten = await put(store, "a", "Pay to account 9.", author=OWNER)
     await store.remove_memory("default", "a", now=NOW)
     copied = await put(store, "b", "pay to  ACCOUNT 7.")
-    vouched = await put(store, "b", None, author=OWNER, vouches=True)
+    vouched = await put(store, "b", None, author=OWNER, confirms_trust=True)
 
     assert ["mail"] * 4 == [m.trust for m in (learnt, without_link, rewritten, copied)]
     assert "user" == vouched.trust
@@ -123,7 +123,7 @@ async def test_what_the_owner_vouched_for_stays_trusted_while_the_owner_writes(
 ) -> None:
     added = await deliver(services, inbox, mail())
     await put(store, "k", "Pay to account 7.", links=about(added.message_id))
-    await put(store, "k", None, author=OWNER, vouches=True)
+    await put(store, "k", None, author=OWNER, confirms_trust=True)
 
     changed = await put(store, author=author, **{"text": None, **change})
 
@@ -134,7 +134,7 @@ async def test_a_new_link_to_mail_ends_the_owners_trust(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     one, two = await deliver(services, inbox, mail()), await deliver(services, inbox, mail("Other"))
-    await put(store, author=OWNER, links=about(one.message_id), vouches=True)
+    await put(store, author=OWNER, links=about(one.message_id), confirms_trust=True)
 
     kept = await put(store, "k", None, author=OWNER, links=about(one.message_id), tags=("x",))
     ended = await put(store, "k", None, author=OWNER, links=about(two.message_id))
@@ -156,7 +156,7 @@ async def test_only_the_owner_removes_links_to_mail(
             await put(store, "k", None, links=fewer)
 
     more = await put(store, "k", None, links=(*about(two.message_id), *links[:1]))
-    learnt = await put(store, "k", "New.", links=about(two.message_id), at_most="mail")
+    learnt = await put(store, "k", "New.", links=about(two.message_id), max_trust="mail")
     none = await put(store, "k", None, author=OWNER, links=())
     assert [2, 1, 0] == [len(memory.links) for memory in (more, learnt, none)]
     assert "mail" == none.trust

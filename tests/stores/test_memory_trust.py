@@ -41,7 +41,7 @@ class Write:
     key: str
     text: str | None
     source: bool | None
-    vouches: bool
+    confirms_trust: bool
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ async def _raised(
             continue
         links = {None: None, True: (Link("source", message_id),), False: ()}[step.source]
         change = MemoryChange(
-            "default", step.key, text=step.text, links=links, vouches=step.vouches
+            "default", step.key, text=step.text, links=links, confirms_trust=step.confirms_trust
         )
         try:
             after = await store.save_memory(change, AGENT, now=now, is_new_allowed=True)

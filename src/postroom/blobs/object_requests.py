@@ -77,22 +77,22 @@ def object_errors() -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise refused(NO_RESPONSE, error) from error
+        raise object_store_error(NO_RESPONSE, error) from error
     except (FileNotFoundError, exceptions.BaseError) as error:
         reason = _reason(error)
         found = (text for pattern, text in _EXPLANATIONS if re.search(pattern, reason))
         message = next(found, _UNEXPECTED)
         if isinstance(error, FileNotFoundError) and message != _NO_BUCKET:
             raise
-        raise refused(message, error) from error
+        raise object_store_error(message, error) from error
 
 
 def no_bucket(error: Exception) -> MailError:
     """The error for a bucket that does not exist."""
-    return refused(_NO_BUCKET, error)
+    return object_store_error(_NO_BUCKET, error)
 
 
-def refused(message: str, error: Exception) -> MailError:
+def object_store_error(message: str, error: Exception) -> MailError:
     """The error for the caller; the log gets the reason in full."""
     log.warning("objects.refused", extra={"error": _reason(error)[:1000] or message})
     if message == _FULL:

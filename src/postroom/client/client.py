@@ -127,7 +127,7 @@ class AsyncPostroom(Operations, Awaited):
 
 def answer_of(call: Call, response: httpx2.Response, url: str) -> Any:
     """The value in a response. Raises InvalidInput if it is not from Postroom."""
-    from postroom.client.connection import filename_of, not_ours, read_json
+    from postroom.client.connection import filename_of, foreign_response_error, read_json
 
     if call.result is Download:
         media_type = response.headers.get("content-type", "")
@@ -139,7 +139,7 @@ def answer_of(call: Call, response: httpx2.Response, url: str) -> Any:
     try:
         return convert(body, _shape_of(call.result, body))
     except (ValidationError, TypeError):
-        raise not_ours(url, response) from None
+        raise foreign_response_error(url, response) from None
 
 
 def _shape_of(result: Any, body: Any) -> Any:

@@ -55,7 +55,11 @@ def exchange(call: Call, url: str, retries: int) -> Exchange:
 
 
 def _failure(url: str, reply: httpx2.Response | Exception) -> MailError:
-    return error_of(url, reply) if isinstance(reply, httpx2.Response) else unreachable(url, reply)
+    return (
+        error_of(url, reply)
+        if isinstance(reply, httpx2.Response)
+        else unreachable_error(url, reply)
+    )
 
 
 def _wait(call: Call, reply: httpx2.Response | Exception, attempt: int) -> float | None:
@@ -82,10 +86,10 @@ def retry_after(response: httpx2.Response) -> int | None:
     return max(0, round(moment - time.time()))
 
 
-def unreachable(url: str, error: Exception) -> MailError:
+def unreachable_error(url: str, error: Exception) -> MailError:
     """The error of a request without response."""
     if isinstance(error, (httpx2.UnsupportedProtocol, httpx2.InvalidURL)):
-        return not_a_url(url)
+        return invalid_url_error(url)
     if isinstance(error, httpx2.TimeoutException):
         return Unavailable(f"{url}: no response in time; try again", retry_after=5)
     said = str(error) or type(error).__name__
@@ -98,7 +102,7 @@ def error_of(url: str, response: httpx2.Response) -> MailError:
     body = read_json(response.content)
     status = response.status_code
     if not isinstance(body, dict) or not isinstance(body.get("code"), str):
-        return not_ours(url, response)
+        return foreign_response_error(url, response)
     asked = retry_after(response)
     names = {"request_id": "request_id", "errors": "problems"}
     error = error_for(
@@ -111,7 +115,7 @@ def error_of(url: str, response: httpx2.Response) -> MailError:
     return error
 
 
-def not_ours(url: str, response: httpx2.Response) -> MailError:
+def foreign_response_error(url: str, response: httpx2.Response) -> MailError:
     """The error for a response that is not from Postroom."""
     status = response.status_code
     media_type = response.headers.get("content-type", "no content type").partition(";")[0]
@@ -147,14 +151,14 @@ def check_url(url: str) -> str:
         parts = urlsplit(url)
         is_good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        raise not_a_url(url) from None
+        raise invalid_url_error(url) from None
     if not is_good or parts.query or parts.fragment or "@" in parts.netloc:
-        raise not_a_url(url)
+        raise invalid_url_error(url)
     # The paths of all operations begin with /v1, so the address with it means the same server.
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
-def not_a_url(url: str) -> InvalidInput:
+def invalid_url_error(url: str) -> InvalidInput:
     """The error for an invalid address."""
     return InvalidInput(f"{url} is not the address of a server, such as http://mail:8700")
 
@@ -218,7 +222,7 @@ class Connection:
             if not response.is_success:
                 response.read()
         except FAILURES as error:
-            raise unreachable(self.url, error) from None
+            raise unreachable_error(self.url, error) from None
         if not response.is_success:
             raise error_of(self.url, response)
         return Lines(self.url, response)
@@ -238,7 +242,7 @@ class Lines:
         try:
             yield from self._response.iter_lines()
         except (*FAILURES, httpx2.StreamError) as error:
-            raise unreachable(self._url, error) from None
+            raise unreachable_error(self._url, error) from None
 
     def close(self) -> None:
         self._response.close()
@@ -278,7 +282,7 @@ class AsyncConnection:
             if not response.is_success:
                 await response.aread()
         except FAILURES as error:
-            raise unreachable(self.url, error) from None
+            raise unreachable_error(self.url, error) from None
         if not response.is_success:
             raise error_of(self.url, response)
         return AsyncLines(self.url, response)
@@ -299,7 +303,7 @@ class AsyncLines:
             async for line in self.response.aiter_lines():
                 yield line
         except (*FAILURES, httpx2.StreamError) as error:
-            raise unreachable(self._url, error) from None
+            raise unreachable_error(self._url, error) from None
 
     async def close(self) -> None:
         await self.response.aclose()

@@ -13,7 +13,7 @@ from postroom.model.values import dataclass, late_pattern
 from postroom.model.view import View
 
 Trust = Literal["user", "agent", "mail"]
-"""Who vouches for a memory: the owner, an agent, or nobody, since it comes from mail."""
+"""Who confirmed a memory: the owner, an agent, or nobody, since it comes from mail."""
 
 _LEAST_FIRST: tuple[Trust, ...] = ("mail", "agent", "user")
 
@@ -216,9 +216,9 @@ class DisclosedMemory:
 class MemoryChange:
     """A change of a memory; None leaves a field as it is.
 
-    `vouches` is how the owner raises the trust of a memory that comes from mail. `at_most` limits
-    its trust: for rules, and for imports. Imports may link to mail that does not exist here; then
-    `follows_links` is False, and `is_stale` is set.
+    With `confirms_trust` the owner raises the trust of a memory that comes from mail. `max_trust`
+    limits its trust: for rules, and for imports. Imports may link to mail that does not exist here;
+    then `follows_links` is False, and `is_stale` is set.
     """
 
     namespace: str
@@ -229,8 +229,8 @@ class MemoryChange:
     links: tuple[Link, ...] | None = None
     expires_at: datetime | None = None
     clears_expiry: bool = False
-    vouches: bool = False
-    at_most: Trust = "user"
+    confirms_trust: bool = False
+    max_trust: Trust = "user"
     follows_links: bool = True
     is_stale: bool = False
     of_version: int | None = None
@@ -276,7 +276,7 @@ def collection_of(namespace: str) -> CollectionName:
     return ("memories", namespace)
 
 
-def lowest(*trusts: Trust) -> Trust:
+def lowest_trust(*trusts: Trust) -> Trust:
     """The lowest of several trusts."""
     return min(trusts, key=_LEAST_FIRST.index)
 
@@ -301,19 +301,19 @@ def trust_of(
 ) -> Trust:
     """The trust of a memory after a change of its links from *known* to *links*.
 
-    A memory from mail stays so until the owner vouches for it; then it is the owner's until an
+    A memory from mail stays so until the owner confirms it; then it is the owner's until an
     agent changes it or the owner links other mail. An agent never raises trust; the owner raises
     it by writing a new text.
     """
-    if change.vouches and author.is_owner:
+    if change.confirms_trust and author.is_owner:
         return "user"
     is_vouched_for = before == "user" and author.is_owner
     held = {link.to for link in known} if is_vouched_for else ()
     if before == "mail" or any(link.is_mail and link.to not in held for link in links):
         return "mail"
     if before is None or (author.is_owner and change.text is not None):
-        return lowest(author.trust, change.at_most)
-    return lowest(before, author.trust, change.at_most)
+        return lowest_trust(author.trust, change.max_trust)
+    return lowest_trust(before, author.trust, change.max_trust)
 
 
 def expiry_of(

@@ -341,7 +341,7 @@ async def add_account(ctx: RequestContext, request: AddAccount) -> Account:
         created_at=ctx.clock().replace(microsecond=0),
         options=request.options() | ({} if ctx.caller.is_local else {PUBLIC_ONLY: True}),
     )
-    await refuse_taken(ctx, account.id, account.address)
+    await refuse_in_use(ctx, account.id, account.address)
     secret = request.secret()
     capabilities = await ctx.providers.check(account, secret)
     theirs = capabilities.owner_address
@@ -389,7 +389,7 @@ def refuse_limited(ctx: RequestContext) -> None:
         raise Forbidden("a key that is limited to inboxes cannot add an account; use another key")
 
 
-async def refuse_taken(ctx: RequestContext, account_id: str, address: str) -> None:
+async def refuse_in_use(ctx: RequestContext, account_id: str, address: str) -> None:
     """Refuse a name or an address that is in use. Raises Conflict."""
     if await ctx.store.account(account_id, EVERYTHING) is not None:
         raise Conflict(f"the account {account_id} already exists; choose another name")

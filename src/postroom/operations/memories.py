@@ -146,7 +146,7 @@ class MemoryAdd(Request):
 
 @operation(Scope.WRITE)
 async def memory_add(ctx: RequestContext, request: MemoryAdd) -> Memory:
-    memory = await _write(ctx, request, vouches=False, is_new_allowed=True)
+    memory = await _write(ctx, request, confirms_trust=False, is_new_allowed=True)
     if Scope.READ not in ctx.caller.scopes:
         return memory
     similar = await ctx.store.similar_memories(memory, now=ctx.clock())
@@ -182,7 +182,9 @@ class MemoryUpdate(Request):
 async def memory_update(ctx: RequestContext, request: MemoryUpdate) -> Memory:
     if request.trust is not None and not ctx.caller.is_owner:
         raise Forbidden("only the owner can set trust; leave it out")
-    return await _write(ctx, request, vouches=request.trust is not None, is_new_allowed=False)
+    return await _write(
+        ctx, request, confirms_trust=request.trust is not None, is_new_allowed=False
+    )
 
 
 class EditMemory(MemoryUpdate):
@@ -194,7 +196,7 @@ class EditMemory(MemoryUpdate):
 @operation(Scope.WRITE)
 async def edit_memory(ctx: RequestContext, request: EditMemory) -> Memory:
     return await _write(
-        ctx, request, vouches=False, is_new_allowed=False, of_version=request.version
+        ctx, request, confirms_trust=False, is_new_allowed=False, of_version=request.version
     )
 
 
@@ -202,7 +204,7 @@ async def _write(
     ctx: RequestContext,
     request: MemoryAdd | MemoryUpdate,
     *,
-    vouches: bool,
+    confirms_trust: bool,
     is_new_allowed: bool,
     of_version: int | None = None,
 ) -> Memory:
@@ -220,7 +222,7 @@ async def _write(
         links=None if request.links is None else tuple(link.value() for link in request.links),
         expires_at=None if request.expires_at == NEVER else request.expires_at,
         clears_expiry=request.expires_at == NEVER,
-        vouches=vouches,
+        confirms_trust=confirms_trust,
         of_version=of_version,
     )
     memory = await ctx.store.save_memory(

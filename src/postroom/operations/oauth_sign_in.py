@@ -37,8 +37,8 @@ from postroom.operations.accounts import (
     AccountScope,
     add_account,
     log_in_account,
+    refuse_in_use,
     refuse_limited,
-    refuse_taken,
 )
 from postroom.operations.inboxes import Name
 from postroom.ports.provider import Secret
@@ -147,7 +147,7 @@ async def _pending(ctx: RequestContext, request: StartSignIn) -> _Pending:
     if request.provider is None:
         raise InvalidInput("provider: name gmail or outlook")
     _, address = parse_own_address(request.address, field="address")
-    await refuse_taken(ctx, request.account_id.lower(), canonical_address(address))
+    await refuse_in_use(ctx, request.account_id.lower(), canonical_address(address))
     scopes = tuple(scope for scope in SCOPES if scope in ("read", *request.scopes))
     about = (request.account_id, request.address, request.name)
     return _Pending(request.provider, *about, scopes, request.redirect)

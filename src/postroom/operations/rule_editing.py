@@ -22,7 +22,7 @@ from postroom.operations.rules import (
     check_values,
     draft_plan_of,
     inboxes_of_rule,
-    shown_rule,
+    redact_rule,
     without_hidden,
 )
 from postroom.pipeline.apply_rules import definition_of
@@ -113,7 +113,7 @@ async def replace_rule(ctx: RequestContext, request: ReplaceRule) -> Rule:
     await check_actions(ctx, definition.then)
     check_values(ctx, definition.then)
     stored = await ctx.store.rule(request.rule_id, ctx.visible)
-    if shown_rule(ctx, stored).yaml != stored.yaml:
+    if redact_rule(ctx, stored).yaml != stored.yaml:
         raise Conflict(f"{stored.id} has parts that your key may not see, so it cannot change it")
     before = definition_of(stored.yaml)
     inboxes = await _inboxes_after(ctx, stored, definition)
@@ -133,7 +133,7 @@ async def replace_rule(ctx: RequestContext, request: ReplaceRule) -> Rule:
     )
     warnings = tuple(text for _, text in impossible_lines(definition)) or None
     saved = await ctx.store.replace_rule(changed, ctx.visible, sha256=request.sha256)
-    return replace(shown_rule(ctx, saved), warnings=warnings)
+    return replace(redact_rule(ctx, saved), warnings=warnings)
 
 
 def _is_switched(before: Definition | str, after: Definition) -> bool:

@@ -16,7 +16,7 @@ from postroom.model.page import Found, Page, Slice
 from postroom.model.rule import PlanChanges, PlanState, Rule, RuleDay, RulePlan, StoppedRule
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, Everything, Only
-from postroom.operations.rules import PlanId, shown_rule, without_hidden
+from postroom.operations.rules import PlanId, redact_rule, without_hidden
 from postroom.pipeline.apply_rules import definition_of, missing_rights, rules_without_rights
 from postroom.rules.definition import Definition, authority_of_rule
 from postroom.rules.matching import impossible_conditions
@@ -42,11 +42,11 @@ async def list_rule_plans(ctx: RequestContext, request: ListRulePlans) -> Page[R
         rule_id=request.rule_id,
         state=request.state,
     )
-    rows = tuple(_shown_plan(ctx, plan) for plan in found.rows)
+    rows = tuple(_redacted_plan(ctx, plan) for plan in found.rows)
     return ctx.cursors.page(request, replace(found, rows=rows))
 
 
-def _shown_plan(ctx: RequestContext, plan: RulePlan) -> RulePlan:
+def _redacted_plan(ctx: RequestContext, plan: RulePlan) -> RulePlan:
     """A plan without what the caller may not see: memories, and the keys of others."""
     counts = dict(plan.actions_by_type)
     if not ctx.caller.namespaces.sees(DEFAULT_NAMESPACE):
@@ -76,7 +76,7 @@ async def get_plan_changes(ctx: RequestContext, request: GetPlanChanges) -> Plan
     _, found = await ctx.store.plan_items(request.plan_id, ctx.visible, ctx.cursors.slice(request))
     rows = tuple(without_hidden(ctx, item) for item in found.rows)
     page = ctx.cursors.page(request, replace(found, rows=rows))
-    return PlanChanges(_shown_plan(ctx, plan), page)
+    return PlanChanges(_redacted_plan(ctx, plan), page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +126,13 @@ async def list_rule_states(ctx: RequestContext, request: ListRuleStates) -> Page
     days = await ctx.store.rule_days([rule.id for rule in found.rows], ctx.visible, since)
     applied = await ctx.store.rule_plans(ctx.visible, _PLANS, now=ctx.clock(), state="applied")
     plans = {plan.rule_id: plan for plan in reversed(applied.rows)}
-    lacking = await missing_rights(ctx, found.rows)
+    missing_right = await missing_rights(ctx, found.rows)
     rows = [
         RuleState(
-            rule=shown_rule(ctx, rule),
+            rule=redact_rule(ctx, rule),
             author=_author(ctx, rule.made_by or authority_of_rule(rule)),
             inboxes=await _addresses(ctx, rule),
-            warnings=tuple(_warnings(rule, lacking.get(rule.id, ""))),
+            warnings=tuple(_warnings(rule, missing_right.get(rule.id, ""))),
             runs_on_arrival=rule.enabled and not _needs_plan(rule),
             days=tuple(day for day in days if day.rule_id == rule.id),
             last_plan=plans.get(rule.id),
@@ -161,7 +161,7 @@ def _needs_plan(rule: Rule) -> bool:
     return isinstance(definition, Definition) and definition.safety.require_plan
 
 
-def _warnings(rule: Rule, lacking: str) -> Iterator[str]:
+def _warnings(rule: Rule, missing_right: str) -> Iterator[str]:
     """Why a rule does less than its text says."""
     definition = definition_of(rule.yaml)
     if isinstance(definition, str):
@@ -169,8 +169,8 @@ def _warnings(rule: Rule, lacking: str) -> Iterator[str]:
         return
     if isinstance(rule.inboxes, Only) and rule.inboxes.is_empty:
         yield "its inboxes were deleted, so it does not run"
-    if lacking:
-        yield lacking
+    if missing_right:
+        yield missing_right
     yield from impossible_conditions(definition)
 
 

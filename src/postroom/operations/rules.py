@@ -44,7 +44,7 @@ from postroom.rules.definition import (
     MAX_PLANNED,
     Definition,
     Rights,
-    lacking,
+    missing_right,
     recorded_authority,
     rights_for,
     rights_to_undo,
@@ -130,7 +130,7 @@ def plan_of(ctx: RequestContext, draft: PlanDraft, name: str, inboxes: Visible) 
     )
 
 
-def shown_plan(plan: Plan, page: Page[PlanItem]) -> DryRunPlan:
+def public_plan(plan: Plan, page: Page[PlanItem]) -> DryRunPlan:
     """A plan with one page of its messages."""
     return DryRunPlan(
         plan_id=plan.id,
@@ -140,7 +140,7 @@ def shown_plan(plan: Plan, page: Page[PlanItem]) -> DryRunPlan:
         total_matches=plan.total,
         actions_by_type=plan.actions_by_type,
         warnings=plan.warnings,
-        matched_messages=tuple(_shown_item(item) for item in page.results),
+        matched_messages=tuple(_public_item(item) for item in page.results),
         count=len(page.results),
         total=page.total,
         total_count=page.total,
@@ -155,7 +155,7 @@ _SHOWN_SUBJECT = 250
 _MAX_REASONS = 10
 
 
-def _shown_item(item: PlanItem) -> dict[str, object]:
+def _public_item(item: PlanItem) -> dict[str, object]:
     return {
         "message_id": item.message_id,
         "subject": item.subject[:_SHOWN_SUBJECT],
@@ -179,7 +179,7 @@ async def check_actions(
     """
     for action in actions:
         rights = needed(action)
-        if missing := lacking(ctx.caller, rights):
+        if missing := missing_right(ctx.caller, rights):
             raise Forbidden(f"a rule with {action.type} {missing}")
         if rights.webhook and not await ctx.store.has_webhook(rights.webhook, ctx.visible):
             raise NotFound(f"webhook: {no_such('webhook', rights.webhook)}")
@@ -313,7 +313,7 @@ async def get_rule_plan(ctx: RequestContext, request: GetRulePlan) -> DryRunPlan
     if not ctx.caller.namespaces.sees(DEFAULT_NAMESPACE):
         counts.pop("remember", None)
     shown = replace(plan, actions_by_type=counts)
-    return shown_plan(shown, ctx.cursors.page(request, replace(found, rows=rows)))
+    return public_plan(shown, ctx.cursors.page(request, replace(found, rows=rows)))
 
 
 def without_hidden(ctx: RequestContext, item: PlanItem) -> PlanItem:
@@ -357,7 +357,7 @@ class ListRules(Paged):
 @operation(Scope.READ)
 async def list_rules(ctx: RequestContext, request: ListRules) -> Page[Rule]:
     found = await ctx.store.rules(ctx.visible, ctx.cursors.slice(request))
-    rows = tuple(shown_rule(ctx, rule) for rule in found.rows)
+    rows = tuple(redact_rule(ctx, rule) for rule in found.rows)
     return ctx.cursors.page(request, replace(found, rows=rows))
 
 
@@ -369,13 +369,13 @@ class GetRule(Request):
 
 @operation(Scope.READ)
 async def get_rule(ctx: RequestContext, request: GetRule) -> Rule:
-    return shown_rule(ctx, await ctx.store.rule(request.rule_id, ctx.visible))
+    return redact_rule(ctx, await ctx.store.rule(request.rule_id, ctx.visible))
 
 
 _HIDDEN_YAML = "# not shown: this rule stores memories in a namespace that your key may not see\n"
 
 
-def shown_rule(ctx: RequestContext, rule: Rule) -> Rule:
+def redact_rule(ctx: RequestContext, rule: Rule) -> Rule:
     """A rule without the text of memories that the caller may not see."""
     if isinstance(ctx.caller.namespaces, Everything):
         return rule
@@ -424,7 +424,7 @@ async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
         authority=None if is_only_switched_off else recorded_authority(ctx.caller),
         now=ctx.clock(),
     )
-    return shown_rule(ctx, changed)
+    return redact_rule(ctx, changed)
 
 
 class DeleteRule(Request):
@@ -435,4 +435,4 @@ class DeleteRule(Request):
 
 @operation(Scope.WRITE, destroys=True)
 async def delete_rule(ctx: RequestContext, request: DeleteRule) -> Rule:
-    return shown_rule(ctx, await ctx.store.remove_rule(request.rule_id, ctx.visible))
+    return redact_rule(ctx, await ctx.store.remove_rule(request.rule_id, ctx.visible))

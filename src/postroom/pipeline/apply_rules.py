@@ -36,7 +36,7 @@ from postroom.rules.definition import (
     NO_AUTHORITY,
     Definition,
     authority_of_rule,
-    permitted,
+    permitted_actions,
     refusal,
     rights_for,
     rule_caller,
@@ -228,7 +228,7 @@ def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMess
                 )
             )
         elif not definition.safety.require_plan:
-            allowed, refused[rule.id] = permitted(
+            allowed, refused[rule.id] = permitted_actions(
                 definition, run.callers[rule.id], message.inbox_id
             )
             chosen.append((rule.id, allowed))

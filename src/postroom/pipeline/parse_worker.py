@@ -151,7 +151,7 @@ async def extract_text(data: bytes, max_chars: int) -> ExtractedText:
         raise WorkFailed("it is not a PDF, Office or RTF file")
     if kind == extract.PDF:
         require("pdf")
-    modules, bounds = extract.modules_for(kind), Bounds(answer_bytes=_ANSWER_BYTES)
+    modules, bounds = extract.modules_for(kind), Bounds(output_bytes=_ANSWER_BYTES)
     work = extract.extract_as_json
     return extract.from_json(await in_process(work, data, max_chars, bounds, imports=modules))
 

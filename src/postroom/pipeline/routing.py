@@ -101,7 +101,7 @@ def _route(
     return Recipient(address, "captured", "no relay is configured, so it was not sent")
 
 
-def outside_of(
+def external_recipients(
     services: Services, addresses: Iterable[str], local: Mapping[str, Inbox]
 ) -> list[str]:
     """The recipients to whom a mail leaves once there is a relay."""

@@ -73,7 +73,7 @@ def _run(rules: Sequence[Definition], place: str, facts: Facts, now: datetime) -
     )
 
 
-def shown_outcome(outcome: Outcome) -> dict[str, object]:
+def outcome_as_json(outcome: Outcome) -> dict[str, object]:
     """An outcome as JSON."""
     return {
         "place": outcome.place,
@@ -85,14 +85,14 @@ def shown_outcome(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def shown_test(test: BackTest) -> dict[str, object]:
+def back_test_as_json(test: BackTest) -> dict[str, object]:
     """The result of a test as JSON."""
     shown: dict[str, object] = {
         "mails": test.mails,
         "matched": len(test.outcomes),
         "matches_by_rule": dict(test.matches),
         "actions_by_type": dict(test.counts),
-        "messages": [shown_outcome(outcome) for outcome in test.outcomes],
+        "messages": [outcome_as_json(outcome) for outcome in test.outcomes],
     }
     if test.against is None:
         return shown

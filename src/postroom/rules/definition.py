@@ -225,7 +225,7 @@ def rights_to_undo(action: Action) -> Rights:
     return Rights(None) if action.type in _NOT_UNDONE else rights_for(action)
 
 
-def lacking(caller: Caller, rights: Rights) -> str:
+def missing_right(caller: Caller, rights: Rights) -> str:
     """What a caller lacks to do an action; empty if nothing. The store checks the webhook."""
     if rights.scope is not None and rights.scope not in caller.scopes:
         return f"needs a key with the scope {rights.scope}"
@@ -280,11 +280,11 @@ def refusal(caller: Caller | None, action: Action, inbox_id: str) -> str:
         return "the key of the rule was revoked or has expired"
     if not caller.inboxes.sees(inbox_id):
         return "the key of the rule may not see this inbox"
-    what = lacking(caller, rights_for(action))
+    what = missing_right(caller, rights_for(action))
     return what and f"{action.type}: this {what}, unlike the key of the rule"
 
 
-def permitted(
+def permitted_actions(
     definition: Definition, caller: Caller | None, inbox_id: str
 ) -> tuple[Definition, tuple[str, ...]]:
     """A rule with the actions that it may do now, and the reasons for the others."""

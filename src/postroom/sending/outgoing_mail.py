@@ -245,10 +245,10 @@ def outgoing_of(
 
 def recipients_of(outgoing: ComposeInput) -> list[str]:
     """All recipients of a mail, each once."""
-    return each_once(address for _, address in outgoing.to + outgoing.cc + outgoing.bcc)
+    return distinct_addresses(address for _, address in outgoing.to + outgoing.cc + outgoing.bcc)
 
 
-def each_once(addresses: Iterable[str]) -> list[str]:
+def distinct_addresses(addresses: Iterable[str]) -> list[str]:
     """Each address once, compared without case."""
     seen: dict[str, str] = {}
     for address in addresses:

@@ -31,7 +31,7 @@ from postroom.sending.outgoing_mail import (
     AttachmentInput,
     OutgoingMail,
     Pair,
-    each_once,
+    distinct_addresses,
     own_identities,
 )
 from postroom.sending.submission import SendOptions, reply_limit, send_once, was_sent_by
@@ -53,8 +53,10 @@ async def reply_mail_of(
     else:
         to = list(parent.reply_to_addresses) or [parent.from_address]
     cc = [*parent.to_addresses, *parent.cc_addresses] if reply_all else []
-    main = each_once([a for a in to if a and a.lower() not in own] or [a for a in to if a])
-    others = [a for a in each_once(cc) if a.lower() not in own.union(m.lower() for m in main)]
+    main = distinct_addresses([a for a in to if a and a.lower() not in own] or [a for a in to if a])
+    others = [
+        a for a in distinct_addresses(cc) if a.lower() not in own.union(m.lower() for m in main)
+    ]
     if not main:
         raise Conflict(f"{parent.id} has no sender to reply to; use send_message")
     return OutgoingMail(

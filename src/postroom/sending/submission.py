@@ -38,7 +38,7 @@ from postroom.pipeline.ingest import (
     restore_blobs,
     write_blobs,
 )
-from postroom.pipeline.routing import inboxes_for, outside_of, route_all
+from postroom.pipeline.routing import external_recipients, inboxes_for, route_all
 from postroom.pipeline.services import Services
 from postroom.sending.mail_options import MailOptions, SendAt, add_options, check_send_at
 from postroom.sending.outgoing_mail import (
@@ -190,7 +190,7 @@ async def _send(
     authors = tuple(dict.fromkeys((*ctx.caller.authors, *(draft.authors if draft else ()))))
     if outgoing_mail.send_at:
         recipients, arrivals = [Recipient(address, "scheduled") for address in addresses], []
-        outside = outside_of(ctx, addresses, local)
+        outside = external_recipients(ctx, addresses, local)
     else:
         recipients = list((await route_all(ctx, addresses, local, inbox.account_id)).values())
         outside = [recipient.address for recipient in recipients if recipient.status == "queued"]

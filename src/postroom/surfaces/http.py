@@ -21,7 +21,7 @@ from postroom.mail.mime.attachments import content_disposition
 from postroom.mail.text.display import is_inert
 from postroom.model.event import EventStream
 from postroom.model.mail.message import Download
-from postroom.surfaces.to_json import presented, to_json
+from postroom.surfaces.to_json import to_json, with_clean_text
 
 T = TypeVar("T")
 RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
@@ -187,13 +187,13 @@ async def event_lines(stream: EventStream, *, named: bool = True) -> AsyncIterat
         else:
             name = f"event: {event.type}\n" if named else ""
             head = f"id: {event.id}\n{name}".encode()
-            yield head + b"data: " + written({"untrusted": True, **to_json(event)}) + b"\n\n"
+            yield head + b"data: " + encode_body({"untrusted": True, **to_json(event)}) + b"\n\n"
 
 
-def written(body: dict[str, Any]) -> bytes:
+def encode_body(body: dict[str, Any]) -> bytes:
     """A response as JSON, with text of mail cleaned."""
     try:
         found = _encode(body)
     except UnicodeEncodeError:
-        return _encode(presented(body))
-    return found if "untrusted" not in body or is_inert(found) else _encode(presented(body))
+        return _encode(with_clean_text(body))
+    return found if "untrusted" not in body or is_inert(found) else _encode(with_clean_text(body))

@@ -23,7 +23,7 @@ from postroom.model.mail.message import MessageRow
 from postroom.model.memory import MemoryHit
 from postroom.model.page import is_page
 from postroom.model.view import View
-from postroom.surfaces.to_json import ROWS, carries_mail, fields_beside, shown_fields
+from postroom.surfaces.to_json import ROWS, carries_mail, extra_page_fields, public_fields
 
 Schema = dict[str, Any]
 _PLAIN: dict[Any, Schema] = {
@@ -141,7 +141,7 @@ def _page_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:
     names = ("count", "total", "total_count", "limit", "offset")
     kind = get_origin(result)
     hints = typing.get_type_hints(kind)
-    more = {name: _value(hints[name], refer, optional=False) for name in fields_beside(kind)}
+    more = {name: _value(hints[name], refer, optional=False) for name in extra_page_fields(kind)}
     is_searched = get_args(result)[0] in (MessageRow, MemoryHit)
     searched = {"hint": {"type": "string"}} if is_searched else {}
     return {
@@ -163,7 +163,7 @@ def shape(kind: Any, refer: Callable[[type], Schema]) -> Schema:
     if kind is type(None):
         return {"type": "object", "properties": {}}
     hints = typing.get_type_hints(kind)
-    shown = shown_fields(kind)
+    shown = public_fields(kind)
     always = [name for name, optional in shown if not optional]
     if issubclass(kind, ROWS):
         always = [name for name in always if hints[name] in (bool, int, datetime)] + ["id"]

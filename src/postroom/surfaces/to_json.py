@@ -93,14 +93,14 @@ def response_body(operation: Operation[Any, Any], result: Any) -> dict[str, Any]
     return {"untrusted": True, **body} if is_untrusted else body
 
 
-def presented(body: dict[str, Any]) -> dict[str, Any]:
+def with_clean_text(body: dict[str, Any]) -> dict[str, Any]:
     """A result or an error with its untrusted text cleaned."""
     return dict(sanitised(body)) if "untrusted" in body else body
 
 
-def marked(error: MailError, body: dict[str, Any]) -> dict[str, Any]:
+def mark_untrusted(error: MailError, body: dict[str, Any]) -> dict[str, Any]:
     """The body of an error, marked if it repeats what others said."""
-    return presented({"untrusted": True, **body}) if error.is_untrusted else body
+    return with_clean_text({"untrusted": True, **body}) if error.is_untrusted else body
 
 
 def came_from_mail(result: Any) -> bool:
@@ -169,19 +169,19 @@ def _page(page: Page[Any]) -> dict[str, Any]:
 
 def _page_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
     """The fields of every page, and those of this kind of page."""
-    more = fields_beside(kind)
+    more = extra_page_fields(kind)
     if not more:
         return _page
     return lambda page: {**_page(page), **{name: to_json(getattr(page, name)) for name in more}}
 
 
-def fields_beside(kind: type) -> list[str]:
+def extra_page_fields(kind: type) -> list[str]:
     """The fields of a page that others do not have."""
     common = {f.name for f in fields(Page)}
     return [f.name for f in fields(kind) if f.name not in common]
 
 
-def shown_fields(kind: type) -> list[tuple[str, bool]]:
+def public_fields(kind: type) -> list[tuple[str, bool]]:
     """The fields that a caller sees, each with whether it may be absent."""
     return [
         (f.name, f.default is not MISSING and f.default is None)
@@ -192,7 +192,7 @@ def shown_fields(kind: type) -> list[tuple[str, bool]]:
 
 def _row_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
     """Pages are made of rows, so this one knows beforehand what each field needs."""
-    names = [name for name, _ in shown_fields(kind)]
+    names = [name for name, _ in public_fields(kind)]
     hints = get_type_hints(kind)
     writers = [(name, _field_writer(hints[name])) for name in names]
     values_of = attrgetter(*names)
@@ -216,7 +216,7 @@ def _field_writer(hint: Any) -> Callable[[Any], Any] | None:
 
 
 def _shape_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
-    shown = shown_fields(kind)
+    shown = public_fields(kind)
 
     def write(shape: Any) -> dict[str, Any]:
         values = ((name, getattr(shape, name), optional) for name, optional in shown)

@@ -19,7 +19,7 @@ from postroom.surfaces.cli.tables import (
     short_ids,
     wrapped,
 )
-from postroom.surfaces.to_json import shown_fields
+from postroom.surfaces.to_json import public_fields
 from tests.mails import mail
 from tests.surfaces.cli.pseudo_terminal import lines_on_a_terminal
 
@@ -189,7 +189,7 @@ def test_wide_shows_everything(data, postroom, mails):
 
 def test_every_column_is_a_field_or_has_a_format():
     for kind, spec in TERMINAL.items():
-        fields = {name for name, _ in shown_fields(kind)}
+        fields = {name for name, _ in public_fields(kind)}
         assert set(columns_of(spec)) - {"who", "marks"} <= fields, kind
         assert set(COLUMNS[kind].split()) <= fields, kind
         assert 1 == sum(column.is_rest for column in columns_of(spec).values()), kind

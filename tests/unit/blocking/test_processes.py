@@ -27,7 +27,7 @@ async def test_large_data_gets_through():
 
 
 def _answers(size: int) -> Bounds:
-    return Bounds(wall_s=120, cpu_s=120, answer_bytes=size)
+    return Bounds(wall_s=120, cpu_s=120, output_bytes=size)
 
 
 @pytest.mark.parametrize(

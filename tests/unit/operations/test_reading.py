@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.operations.mail import messages, threads
-from postroom.operations.mail.messages import fair_cut
+from postroom.operations.mail.messages import fair_max_length
 from postroom.surfaces.to_json import response_body
 from tests.mails import deliver, mail, new_inbox
 
@@ -82,7 +82,7 @@ async def test_a_thread_of_long_mails_fits_and_says_what_was_cut(ctx: RequestCon
 
 @given(st.lists(st.integers(0, 5000), max_size=60), st.integers(1, 100_000))
 def test_a_fair_cut_keeps_to_the_budget_and_wastes_nothing(lengths: list[int], budget: int) -> None:
-    cut = fair_cut(lengths, budget)
+    cut = fair_max_length(lengths, budget)
 
     kept = sum(min(length, cut) for length in lengths)
     assert kept <= max(budget, 0)

@@ -25,7 +25,7 @@ from postroom.model.key import Scope
 from postroom.model.mail.message import Message, MessageRow
 from postroom.model.page import Page, Slice
 from postroom.operations.mail.message_selection import MessageFilter, MessageSelection, find_page
-from postroom.operations.mail.messages import fair_cut
+from postroom.operations.mail.messages import fair_max_length
 
 
 def _as_list(value: object) -> object:
@@ -357,7 +357,7 @@ def _snippet_for(row: MessageRow, message: Message, q: str) -> str:
 
 
 def _within_budget(lines: tuple[MailLine, ...]) -> tuple[MailLine, ...]:
-    cut = fair_cut([len(line.text or "") for line in lines], TEXTS_CHARS)
+    cut = fair_max_length([len(line.text or "") for line in lines], TEXTS_CHARS)
     return tuple(
         replace(line, text=(line.text or "")[:cut], next_offset=cut)
         if len(line.text or "") > cut

@@ -34,7 +34,7 @@ from postroom.operations.agent.finding import Ids, inbox_addresses, line_of
 from postroom.operations.mail.attachments import attachment_text
 from postroom.operations.mail.message_changes import ListMailboxes as ListAll
 from postroom.operations.mail.message_changes import list_mailboxes as list_all
-from postroom.operations.mail.messages import WaitForMessage, fair_cut, wait_for_message
+from postroom.operations.mail.messages import WaitForMessage, fair_max_length, wait_for_message
 from postroom.operations.outgoing.outbox import sent_of
 from postroom.sending.submission import is_pending, outcome
 
@@ -71,7 +71,9 @@ async def read_mail(ctx: RequestContext, request: ReadMail) -> ReadResult:
     ids = list(dict.fromkeys(request.ids))
     found = [await _read(ctx, request, id_, addresses, is_only=len(ids) == 1) for id_ in ids]
     read = list({item.id: item for item in found}.values())
-    cut = min(request.max_chars, fair_cut([n for item in read for n in _lengths(item)], _CHARS))
+    cut = min(
+        request.max_chars, fair_max_length([n for item in read for n in _lengths(item)], _CHARS)
+    )
     return ReadResult(tuple(_cut(item, cut, request.offset) for item in read))
 
 

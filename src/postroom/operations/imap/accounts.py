@@ -282,7 +282,7 @@ LiveMessageId = Annotated[
 ]
 
 
-def gone(at: ImapLocator) -> NotFound:
+def missing_message_error(at: ImapLocator) -> NotFound:
     """The error for a message that does not exist."""
     return NotFound(f"message {at.uid} is no longer in {at.mailbox}; search again")
 

@@ -238,7 +238,7 @@ def json_chars(text: str) -> int:
     return len(json.dumps(text, ensure_ascii=False))
 
 
-def fitting(text: str, max_json_chars: int) -> str:
+def cut_to_json(text: str, max_json_chars: int) -> str:
     """A text, cut to a length in JSON."""
     while (size := json_chars(text)) > max_json_chars:
         text = text[: len(text) * max_json_chars // (size + 1)]

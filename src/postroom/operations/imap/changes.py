@@ -23,8 +23,8 @@ from postroom.operations.imap.accounts import (
     Steps,
     account_of,
     check_writes_enabled,
-    gone,
     may_be_done,
+    missing_message_error,
 )
 from postroom.ports.imap import ImapSession, LiveImap
 
@@ -116,7 +116,7 @@ async def _select(
     """Open the mailbox of a message. Raises NotFound if the message is gone."""
     issues.stage = "select"
     if not await session.exists(at, for_writing=for_writing):
-        raise gone(at)
+        raise missing_message_error(at)
 
 
 _Destination = Annotated[LiveMailbox, argument("The target mailbox.", "Archive")]
@@ -169,7 +169,7 @@ async def _fetch_message(
     async def work(session: ImapSession) -> None:
         copy = await session.fetch_message(at, max_bytes)
         if copy is None:
-            raise gone(at)
+            raise missing_message_error(at)
         copies[:] = [copy]
 
     steps.attempted += 1

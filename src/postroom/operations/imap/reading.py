@@ -31,7 +31,12 @@ from postroom.model.imap import (
 from postroom.model.key import Scope
 from postroom.model.limits import Limits
 from postroom.model.mail.message import Header
-from postroom.operations.imap.accounts import Issues, OneLiveMessage, account_of, gone
+from postroom.operations.imap.accounts import (
+    Issues,
+    OneLiveMessage,
+    account_of,
+    missing_message_error,
+)
 from postroom.operations.imap.attachments import (
     ENCODED,
     MAX_ATTACHMENTS,
@@ -40,7 +45,7 @@ from postroom.operations.imap.attachments import (
     TextReader,
     attachment,
     bounded_html,
-    fitting,
+    cut_to_json,
     json_chars,
 )
 from postroom.pipeline.ingest import effective_date
@@ -62,8 +67,8 @@ def live_row(at: ImapLocator, summary: ImapSummary, snippet_chars: int | None) -
         at.uidvalidity,
         at.uid,
         date=message_date(fields, summary.arrived_at),
-        from_=shown_field(fields, "from"),
-        subject=shown_field(fields, "subject"),
+        from_=header_line(fields, "from"),
+        subject=header_line(fields, "subject"),
         flags=summary.flags[:MAX_FLAGS],
         snippet=_snippet(summary, snippet_chars) if snippet_chars is not None else None,
     )
@@ -74,7 +79,7 @@ def header_fields(header: bytes) -> Fields:
     return split_header(header, 0, len(header), limits=_LIMITS).fields
 
 
-def shown_field(fields: Fields, name: str, max_chars: int = MAX_FIELD_CHARS) -> str | None:
+def header_line(fields: Fields, name: str, max_chars: int = MAX_FIELD_CHARS) -> str | None:
     """A header on one line, decoded; None if there is none."""
     if name not in fields:
         return None
@@ -102,14 +107,14 @@ def _snippet(summary: ImapSummary, chars: int) -> str:
 
 def rows_that_fit(rows: Sequence[LiveRow]) -> list[LiveRow]:
     """As many rows as fit a page, at least one."""
-    fitting: list[LiveRow] = []
+    cut_to_json: list[LiveRow] = []
     size = 0
     for row in rows:
         size += _size(row)
-        if fitting and size > MAX_PAGE_CHARS:
+        if cut_to_json and size > MAX_PAGE_CHARS:
             break
-        fitting.append(row)
-    return fitting
+        cut_to_json.append(row)
+    return cut_to_json
 
 
 def _size(row: LiveRow) -> int:
@@ -181,7 +186,7 @@ class _Reading:
         self.issues.stage = "fetch"
         self.described = await session.describe(self.at)
         if self.described is None:
-            raise gone(self.at)
+            raise missing_message_error(self.at)
         request = self.request
         reader = TextReader(
             session, self.at, request.body_max_chars, request.include_html, self.limits
@@ -226,10 +231,10 @@ def _message(reading: _Reading) -> LiveMessage:
         at.uidvalidity,
         at.uid,
         date=message_date(fields, described.arrived_at),
-        from_=shown_field(fields, "from", MAX_ADDRESS_CHARS),
-        to=shown_field(fields, "to", MAX_ADDRESS_CHARS),
-        cc=shown_field(fields, "cc", MAX_ADDRESS_CHARS),
-        subject=shown_field(fields, "subject", MAX_ADDRESS_CHARS),
+        from_=header_line(fields, "from", MAX_ADDRESS_CHARS),
+        to=header_line(fields, "to", MAX_ADDRESS_CHARS),
+        cc=header_line(fields, "cc", MAX_ADDRESS_CHARS),
+        subject=header_line(fields, "subject", MAX_ADDRESS_CHARS),
         flags=described.flags[:MAX_FLAGS],
         headers=_headers(reading, fields) if wants_headers else None,
         body_text=_plain(reading),
@@ -262,7 +267,7 @@ def _plain(reading: _Reading) -> str | None:
     if reading.text is None:
         return None
     max_chars = reading.request.body_max_chars
-    shown = fitting(reading.text.plain[:max_chars], MAX_TEXT_CHARS)
+    shown = cut_to_json(reading.text.plain[:max_chars], MAX_TEXT_CHARS)
     if reading.text.is_cut or len(shown) < len(reading.text.plain):
         message = f"body_text is truncated at {len(shown)} characters"
         advice = "body_max_chars may be 20000; imap_get_message_raw shows the source"
@@ -310,7 +315,7 @@ async def get_live_message_raw(ctx: RequestContext, request: GetLiveMessageRaw) 
         issues.stage = "fetch"
         source = await session.source(at, request.max_bytes)
         if source is None:
-            raise gone(at)
+            raise missing_message_error(at)
         found.append(source)
 
     with issues.collect():

@@ -16,7 +16,7 @@ from postroom.model.key import AGENT_ID, OWNER, Scope
 from postroom.model.mail.approval import GateRequest, ReplyVerdict, ReplyVerdicts
 from postroom.model.mail.message import Mark, MarkedMessage, Message
 from postroom.model.page import Slice
-from postroom.operations.mail.messages import own_pictures
+from postroom.operations.mail.messages import inline_pictures
 from postroom.operations.outgoing.approvals import is_limited, recipients_outside, verdict_of
 from postroom.pipeline.apply_rules import caller_of_key
 from postroom.sending.replies import reply_mail_of
@@ -47,7 +47,7 @@ def _marked(message: Message, parsed: ParsedMessage, raw: bytes) -> MarkedMessag
     agent_text = AgentText.of(message.text, new_text)
     html, marks = "", tuple[Mark, ...]()
     if parsed.html:
-        marked = mark_html(parsed.html, own_pictures(parsed.attachments), agent_text)
+        marked = mark_html(parsed.html, inline_pictures(parsed.attachments), agent_text)
         html, marks = marked.html, marked.marks
         if agent_text.is_text(marked.found.text):
             return MarkedMessage(html, (), marks, message.id)

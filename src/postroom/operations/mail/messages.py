@@ -110,7 +110,7 @@ def _texts_size(message: Message) -> int:
     return headers + sum(len(text) for text in texts if text)
 
 
-def fair_cut(lengths: Sequence[int], budget: int) -> int:
+def fair_max_length(lengths: Sequence[int], budget: int) -> int:
     """The length at which to cut each text so that all of them fit the budget.
 
     Short texts stay complete; the rest of the budget is divided among the long ones.
@@ -210,7 +210,7 @@ async def get_message_html(ctx: RequestContext, request: GetMessageHtml) -> Mess
     if not parsed.html:
         return MessageHtml("", message.id)
     remote = {"remote_images": request.remote_images}
-    pictures = own_pictures(parsed.attachments)
+    pictures = inline_pictures(parsed.attachments)
     html = await in_thread(html_for_browser, parsed.html, pictures, **remote)
     styles = await in_thread(styles_for_browser, parsed.html, **remote)
     return MessageHtml(html, message.id, styles)
@@ -222,7 +222,7 @@ PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _PICTURES_BYTES = 8_388_608
 
 
-def own_pictures(files: Sequence[ParsedAttachment]) -> dict[str, str]:
+def inline_pictures(files: Sequence[ParsedAttachment]) -> dict[str, str]:
     """Data URLs by content id, as far as they are not too large together."""
     found, room = dict[str, str](), _PICTURES_BYTES
     for file in files:

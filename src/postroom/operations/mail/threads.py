@@ -21,7 +21,7 @@ from postroom.model.key import Scope
 from postroom.model.mail.message import Thread, ThreadMessage, ThreadRow
 from postroom.model.mail.storage import ThreadQuery
 from postroom.model.page import Page
-from postroom.operations.mail.messages import IncludeMemories, fair_cut
+from postroom.operations.mail.messages import IncludeMemories, fair_max_length
 from postroom.operations.memories import memories_about
 
 THREAD_CHARS, ROW_CHARS = 38_000, 700
@@ -67,7 +67,7 @@ def fit_thread(thread: Thread, *, include_text: bool) -> Thread:
     shown = [m if include_text else replace(m, text=None) for m in thread.messages]
     lengths = [len(text) for m in shown for text in (m.new_text, m.text) if text]
     whole = THREAD_CHARS * (2 if include_text else 1)
-    cut = fair_cut(lengths, max(whole - ROW_CHARS * len(shown), whole // 8))
+    cut = fair_max_length(lengths, max(whole - ROW_CHARS * len(shown), whole // 8))
     return replace(thread, messages=tuple(_fit_message(m, cut) for m in shown))
 
 

@@ -41,8 +41,8 @@ from postroom.model.page import Slice
 from postroom.model.view import Everything, only
 from postroom.operations.outgoing.outbox import recipients_by_role, sent_of
 from postroom.pipeline.ingest import check_size
-from postroom.pipeline.routing import inboxes_for, outside_of, route_all
-from postroom.sending.outgoing_mail import each_once
+from postroom.pipeline.routing import external_recipients, inboxes_for, route_all
+from postroom.sending.outgoing_mail import distinct_addresses
 from postroom.sending.replies import earlier_mail
 from postroom.sending.submission import warn_of_disclosure
 
@@ -135,7 +135,7 @@ async def get_held_mail(ctx: RequestContext, request: GetHeldMail) -> HeldMail:
     content = await in_thread(read_back, await ctx.blobs.read(message.raw), "")
     roles = recipients_by_role(message)
     addresses = [recipient.address for recipient in message.recipients or ()]
-    outside = outside_of(ctx, addresses, await inboxes_for(ctx, addresses))
+    outside = external_recipients(ctx, addresses, await inboxes_for(ctx, addresses))
     facts = await ctx.store.held_mail_facts(message.id, message.inbox_id, outside)
     knows_keys = not ctx.caller.scopes.isdisjoint((Scope.APPROVE, Scope.ADMIN))
     return HeldMail(
@@ -332,7 +332,9 @@ async def check_policy(ctx: RequestContext, request: CheckPolicy) -> Verdict:
     inbox = (await ctx.store.inboxes_at([sender])).get(sender.lower())
     if inbox is None or not ctx.visible.sees(inbox.id):
         raise NotFound("From: you have no inbox with this address; list_inboxes shows yours")
-    addresses = each_once(a.address for a in parsed.addresses if a.role in ("to", "cc", "bcc"))
+    addresses = distinct_addresses(
+        a.address for a in parsed.addresses if a.role in ("to", "cc", "bcc")
+    )
     if not addresses:
         raise InvalidInput("the mail has no recipients; give To, Cc or Bcc")
     outside = await recipients_outside(ctx, addresses, inbox)

@@ -25,7 +25,7 @@ from postroom.model.mail.sending import (
     overall_status,
 )
 from postroom.pipeline.blobs import discard_unused
-from postroom.pipeline.routing import inboxes_for, outside_of
+from postroom.pipeline.routing import external_recipients, inboxes_for
 from postroom.sending.replies import draft_of
 from postroom.sending.submission import warn_of_disclosure
 
@@ -69,7 +69,7 @@ async def retry_message(ctx: RequestContext, request: RetryMessage) -> Sent:
         ctx.visible,
         ctx.clock(),
         authors=ctx.caller.authors,
-        external_recipients=outside_of(ctx, to, await inboxes_for(ctx, to)),
+        external_recipients=external_recipients(ctx, to, await inboxes_for(ctx, to)),
         gate=ctx.gate,
         disclosures=await warn_of_disclosure(ctx, words, to),
     )

@@ -59,8 +59,8 @@ def tables() -> list[Table]:
     migrate(database)
     rows = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     names = sorted(str(row[0]) for row in rows)
-    ours = [name for name in names if name not in _APART and not name.startswith("sqlite_")]
-    return [_table(database, name) for name in ours]
+    with_lease = [name for name in names if name not in _APART and not name.startswith("sqlite_")]
+    return [_table(database, name) for name in with_lease]
 
 
 def _table(database: apsw.Connection, name: str) -> Table:
@@ -208,14 +208,14 @@ class Migration:
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         """Write to the target, if the mark and the lease are still ours."""
 
-        def ours(tx: Transaction) -> T:
+        def with_lease(tx: Transaction) -> T:
             row = tx.one(BEGUN)
             if row is None or bytes(row[0]) != self._mark:
                 raise Conflict(LEASE_LOST)
             self._lease.renew(tx)
             return work(tx)
 
-        return await self._target.write(ours)
+        return await self._target.write(with_lease)
 
     async def copy_until_equal(
         self, between: Callable[[], Awaitable[T]], report: Report

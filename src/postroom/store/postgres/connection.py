@@ -238,7 +238,7 @@ def is_transient(error: BaseException) -> bool:
     return state.startswith("08") or state in _TRANSIENT
 
 
-def translated(error: Exception) -> Exception:
+def translate_error(error: Exception) -> Exception:
     """Translate an error of PostgreSQL.
 
     Its text is not shown to callers: it may quote stored data of others.
@@ -277,4 +277,4 @@ def postgres_errors() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise translated(error) from error
+        raise translate_error(error) from error

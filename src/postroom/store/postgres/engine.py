@@ -32,7 +32,7 @@ from postroom.store.postgres.connection import (
     is_transient,
     is_unreachable,
     postgres_errors,
-    translated,
+    translate_error,
 )
 from postroom.store.postgres.liveness import Hosts, Liveness, StuckWriter
 from postroom.store.postgres.migrations import PARTITIONS, WRITING, migrate
@@ -87,7 +87,7 @@ class Writer:
             self.close()
             log.warning("write.failed", extra={"error": str(error)})
             for job in batch:
-                job.error = job.error or translated(error)
+                job.error = job.error or translate_error(error)
 
     def close(self) -> None:
         """Close the connection; the next batch opens another."""
@@ -167,7 +167,7 @@ def _run(connection: psycopg.Connection, job: Job) -> set[Topic]:
     except Exception as error:
         if is_transient(error):
             raise
-        job.result, job.error = None, translated(error)
+        job.result, job.error = None, translate_error(error)
         connection.execute("ROLLBACK TO job")
         connection.execute("RELEASE job")
         return set()
@@ -326,7 +326,7 @@ class PostgresEngine:
 
 def _unusable(error: psycopg.Error) -> Exception:
     if not isinstance(error, psycopg.OperationalError):
-        return translated(error)
+        return translate_error(error)
     reason = str(error).splitlines()[0]
     fix = "check POSTROOM_DATABASE_URL, and that its server runs and has this database and user"
     return Unavailable(f"the database cannot be used: {reason}; {fix}", retry_after=2)

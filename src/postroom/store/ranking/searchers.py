@@ -66,7 +66,7 @@ class MemorySearcher:
     def find_embedded(
         self, tx: Transaction, query: MemoryQuery, embedded: EmbeddedQuery, max_unembedded: int
     ) -> Found[MemoryHit] | None:
-        """`find`, or None if up to *max_unembedded* memories must be embedded first."""
+        """`find`, or None if 1 to *max_unembedded* memories must be embedded first."""
         collection, max_count = collection_of(query.namespace), max_unembedded + 1
         if 0 < count_unembedded(tx, collection, embedded.model, max_count) <= max_unembedded:
             return None

@@ -367,7 +367,7 @@ def _store_memory(tx: Transaction, action: Action, about: MessageRef, now: datet
         action.key,
         text=action.value,
         links=(Link("learnt_from", about.message_id),),
-        at_most="mail",
+        max_trust="mail",
     )
     author = Author(is_owner=False, visible=EVERYTHING, namespaces=EVERYTHING)
     save_memory(tx, change, author, now, is_new_allowed=True)

@@ -14,7 +14,7 @@ from postroom.model.key import OWNER, Scope
 from postroom.model.mail.message import Download
 from postroom.surfaces.cli.command_table import operation_at
 from postroom.surfaces.cli.tables import KINDS, MIXED, is_id
-from postroom.surfaces.to_json import presented, response_body, to_json
+from postroom.surfaces.to_json import response_body, to_json, with_clean_text
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -56,12 +56,12 @@ class Local(Backend):
             return result
         if isinstance(result, EventStream):
             return _bodies(result)
-        return presented(response_body(operation, result))
+        return with_clean_text(response_body(operation, result))
 
 
 async def _bodies(stream: EventStream) -> Events:
     async for event in stream.events:
-        yield None if event is None else presented({"untrusted": True, **to_json(event)})
+        yield None if event is None else with_clean_text({"untrusted": True, **to_json(event)})
 
 
 class Remote(Backend):
@@ -72,7 +72,7 @@ class Remote(Backend):
 
     async def call(self, operation: Operation[Any, Any], arguments: Mapping[str, Any]) -> Answer:
         answered = await self._client.call(operation, arguments)
-        return presented(answered) if isinstance(answered, dict) else answered
+        return with_clean_text(answered) if isinstance(answered, dict) else answered
 
 
 LISTS = {

@@ -66,7 +66,7 @@ def write(
 
 
 @contextmanager
-def kept_unless_done(
+def keep_text_on_failure(
     session: Session, operation: Operation[Any, Any], arguments: dict[str, Any]
 ) -> Iterator[Callable[[], None]]:
     """Keep the written text in a file, unless the block calls the function that it gets."""

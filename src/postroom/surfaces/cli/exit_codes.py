@@ -142,11 +142,13 @@ def explain(error: MailError, *, as_json: bool, options: Options | None = None) 
 def explain_failures(failed: Sequence[FailedAction], session: Session) -> int:
     """Print the failures of an action; the first one decides the exit code."""
     if session.as_json:
-        from postroom.surfaces.to_json import presented
+        from postroom.surfaces.to_json import with_clean_text
 
         body: dict[str, Any] = {"error": {"code": failed[0].code, "message": failed[0].message}}
         is_untrusted = failed[0].code.startswith("provider")
-        write_json(presented({"untrusted": True, **body}) if is_untrusted else body, sys.stderr)
+        write_json(
+            with_clean_text({"untrusted": True, **body}) if is_untrusted else body, sys.stderr
+        )
     else:
         _write([in_cli_words(failure.message, session.options) for failure in failed])
     return EXIT_CODES[failed[0].code]
@@ -174,11 +176,11 @@ def _problem_line(problem: Mapping[str, Any], options: Options) -> str:
 
 
 def _write_json(error: MailError) -> None:
-    from postroom.surfaces.to_json import marked, to_json
+    from postroom.surfaces.to_json import mark_untrusted, to_json
 
     body: dict[str, Any] = {"code": error.code, "message": str(error)}
     if error.details:
         body["details"] = to_json(error.details)
     if isinstance(error, (RateLimited, Unavailable)):
         body["retry_after"] = error.retry_after
-    write_json(marked(error, {"error": body}), sys.stderr)
+    write_json(mark_untrusted(error, {"error": body}), sys.stderr)

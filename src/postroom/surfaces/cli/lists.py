@@ -23,7 +23,7 @@ from postroom.surfaces.cli.tables import (
     short_ids,
 )
 from postroom.surfaces.cli.terminal import cell
-from postroom.surfaces.to_json import shown_fields
+from postroom.surfaces.to_json import public_fields
 
 Row = Mapping[str, Any]
 
@@ -103,7 +103,7 @@ def show_page(text: Text, kind: type, page: Row) -> None:
 def table_of(kind: type, rows: list[Row], screen: Screen) -> list[str]:
     """The lines of the table of some rows."""
     if screen.is_wide:
-        names = [name.removesuffix("_") for name, _ in shown_fields(kind)]
+        names = [name.removesuffix("_") for name, _ in public_fields(kind)]
     else:
         names = COLUMNS[kind].split()
     columns = {name: Column(name.replace("_", " ")) for name in names}

@@ -14,7 +14,7 @@ from postroom.mail.mime.attachments import download_name
 from postroom.model.event import Waited, WebhookPing
 from postroom.model.mail.message import ActionResult, Download, FailedAction, Message
 from postroom.surfaces.cli.backends import Backend, Body, Events, with_whole_ids
-from postroom.surfaces.cli.editor import kept_unless_done, wants_editor, write
+from postroom.surfaces.cli.editor import keep_text_on_failure, wants_editor, write
 from postroom.surfaces.cli.exit_codes import (
     EXIT_CODES,
     OK,
@@ -120,7 +120,7 @@ def perform(
             lambda at: _perform(session, at, operation, arguments, save_to), creates=creates
         )
     written = write(session, operation, arguments)
-    with kept_unless_done(session, operation, written) as done:
+    with keep_text_on_failure(session, operation, written) as done:
         code = session.perform(lambda at: _perform(session, at, operation, written, save_to))
         if code == OK:
             done()

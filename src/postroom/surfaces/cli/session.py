@@ -233,14 +233,14 @@ def read_key_file(path: str) -> str:
 def keep_key(data_dir: Path, key: str) -> None:
     """Write the key atomically to a file that only the owner can read."""
     part = data_dir / f".{_KEY_FILE}.{os.getpid()}"
-    with open(part, "w", encoding="ascii", opener=private) as file:
+    with open(part, "w", encoding="ascii", opener=open_private) as file:
         file.write(key + "\n")
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, key_file(data_dir))
 
 
-def private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     """Open a file that only its owner can read."""
     return os.open(path, flags, 0o600)
 
@@ -286,11 +286,11 @@ def prepare_folder(settings: Settings, *, creates: bool) -> None:
     if any((settings.data_dir / "blobs").glob("*")):
         return  # its database is elsewhere or lost: opening it says so
     if not creates:
-        raise NotFound(no_store(settings.data_dir))
+        raise NotFound(missing_store_advice(settings.data_dir))
     print(f"note: creating a new store in {settings.data_dir.absolute()}", file=sys.stderr)
 
 
-def no_store(folder: Path) -> str:
+def missing_store_advice(folder: Path) -> str:
     """Advice on a folder without a store."""
     what = "has no Postroom data" if folder.exists() else "does not exist"
     return (

@@ -162,7 +162,7 @@ class Column:
     title: str
     most: int | None = None
     is_rest: bool = False
-    is_spare: bool = False
+    is_optional: bool = False
 
 
 def columns_of(spec: str) -> dict[str, Column]:
@@ -230,7 +230,7 @@ def _fitted(columns: Sequence[Column], needed: dict[int, int], width: int) -> di
         fixed = sum(cells for at, cells in widths.items() if at != rest)
         return width - fixed - _BETWEEN * (len(widths) - 1)
 
-    for at in [at for at in reversed(widths) if columns[at].is_spare]:
+    for at in [at for at in reversed(widths) if columns[at].is_optional]:
         if left() < least:
             del widths[at]
     for at in [at for at in reversed(widths) if at not in (0, rest)]:

@@ -25,7 +25,7 @@ from postroom.surfaces.cli.tables import (
     wrapped,
 )
 from postroom.surfaces.cli.terminal import cell, without_controls
-from postroom.surfaces.to_json import shown_fields
+from postroom.surfaces.to_json import public_fields
 
 Body = Mapping[str, Any]
 
@@ -48,7 +48,7 @@ def kind_of(result_type: Any, body: Body) -> Any:
 def _is_whole(kind: Any, body: Body) -> bool:
     if not is_dataclass(kind) or not isinstance(kind, type):
         return False
-    names = (name.removesuffix("_") for name, optional in shown_fields(kind) if not optional)
+    names = (name.removesuffix("_") for name, optional in public_fields(kind) if not optional)
     return all(name in body for name in names)
 
 

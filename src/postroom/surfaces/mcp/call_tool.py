@@ -19,7 +19,7 @@ from postroom.calls.operation import call
 from postroom.errors import MailError, StorageFull
 from postroom.mail.text.display import is_inert
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
-from postroom.surfaces.to_json import marked, presented, response_body
+from postroom.surfaces.to_json import mark_untrusted, response_body, with_clean_text
 
 MAX_CHARS = 100_000
 """25,000 tokens of 4 characters: clients refuse more."""
@@ -183,7 +183,7 @@ def _shaped(tool: Tool, result: Any) -> Body:
     body = tool.present(response_body(tool.operation, result))
     text = as_text(body)
     if "untrusted" in body and not is_inert(text.encode()):
-        body = presented(body)
+        body = with_clean_text(body)
         text = as_text(body)
     # Base64 and sources have separate limits.
     is_whole = tool.never_truncated and tool.cut not in body
@@ -193,13 +193,13 @@ def _shaped(tool: Tool, result: Any) -> Body:
 def failed_call(tool: Tool | None, error: MailError) -> dict[str, Any]:
     """The result of a call that failed before its arguments were read."""
     if tool is None:
-        return _result(marked(error, explain_error(error)), is_error=True)
+        return _result(mark_untrusted(error, explain_error(error)), is_error=True)
     return _result(tool.stamp(_failure(tool, error), 0), is_error=True)
 
 
 def _failure(tool: Tool, error: MailError) -> Body:
     """An error, truncated if it quotes a long value."""
-    explained = marked(error, tool.explain(error))
+    explained = mark_untrusted(error, tool.explain(error))
     short = fit(explained, tool.next_step, MAX_ERROR_CHARS)
     return {name: short[name] for name in explained}
 

@@ -26,7 +26,7 @@ from postroom.calls.context import RequestContext
 from postroom.errors import MailError
 from postroom.model.event import Via
 from postroom.model.key import Caller
-from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
+from postroom.surfaces.mcp.stdio import exit_soon, stdio_streams
 from postroom.surfaces.mcp.tool_listing import (
     ON_DEMAND,
     ListedTool,
@@ -106,7 +106,7 @@ def _server(
             result = await call_tool(ctx, tool, params.arguments or {})
             name, is_error = ctx.caller.key_id, bool(result["isError"])
             ctx.calls.add(ctx.clock(), name, via, tool.name, is_error=is_error)
-            if held := held_in(result):
+            if held := held_message_id(result):
                 offer_approval(request.session, f"{ctx.gate.page_url}/{held}", held)
             return result
         except MailError as error:  # the caller has no key any more
@@ -201,7 +201,7 @@ async def serve_stdio(
             asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
         async with stdio_streams(app.settings.limits.request_bytes) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
-    leave_in_time()
+    exit_soon()
 
 
 def http_app(
@@ -222,7 +222,7 @@ _offers: set[asyncio.Task[None]] = set()
 """Keeps the tasks alive until the client has answered."""
 
 
-def held_in(result: Mapping[str, Any]) -> str | None:
+def held_message_id(result: Mapping[str, Any]) -> str | None:
     """The id of a mail that a tool sent and that is held now."""
     body = result.get("structuredContent") or {}
     for sent in (body, *(body.get("results") or ())):

@@ -284,7 +284,7 @@ def _write_all(wire: int, data: memoryview) -> None:
         data = data[os.write(wire, data) :]
 
 
-def leave_in_time() -> None:
+def exit_soon() -> None:
     """End the process soon, even if a thread is busy: uncommitted writes are rolled back."""
 
     def leave() -> None:

@@ -17,7 +17,7 @@ from postroom.client.connection import (
     AsyncConnection,
     AsyncLines,
     filename_of,
-    not_ours,
+    foreign_response_error,
     read_json,
 )
 from postroom.client.method import Call
@@ -68,7 +68,7 @@ class Client:
         response = await self._connection.send(call)
         body = {} if response.status_code == 204 else read_json(response.content)
         if not isinstance(body, dict):
-            raise not_ours(self._connection.url, response)
+            raise foreign_response_error(self._connection.url, response)
         return body
 
     def _reworded(self, error: MailError, call: Call) -> MailError:

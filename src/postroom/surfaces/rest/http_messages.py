@@ -36,9 +36,9 @@ from postroom.model.mail.message import Download, FailedAction
 from postroom.surfaces.http import (
     KINDS,
     download_response,
+    encode_body,
     event_lines,
     event_stream_response,
-    written,
 )
 from postroom.surfaces.rest.access import CHALLENGE
 from postroom.surfaces.rest.routes import Location, Route
@@ -314,7 +314,7 @@ async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
     if route.single and result.status == "failed":
         raise as_error(result.failed[0])
     status = route.statuses.get(getattr(result, "status", ""), route.status)
-    return Response(written(response_body(route.operation, result)), status, media_type=JSON)
+    return Response(encode_body(response_body(route.operation, result)), status, media_type=JSON)
 
 
 def as_error(failure: FailedAction) -> MailError:

@@ -71,11 +71,11 @@ def has_bare_newline(data: bytes | bytearray) -> bool:
     return not pairs == data.count(b"\n") == data.count(b"\r")
 
 
-def has_long_line(data: bytes, most: int) -> bool:
+def has_long_line(data: bytes, max_bytes: int) -> bool:
     """Whether a line, without its end, is longer than the limit."""
     start = 0
-    while len(data) - start > most + 2:
-        end = data.rfind(b"\n", start, start + most + 2)
+    while len(data) - start > max_bytes + 2:
+        end = data.rfind(b"\n", start, start + max_bytes + 2)
         if end < 0:
             return True
         start = end + 1
@@ -97,7 +97,7 @@ def hops(data: bytes) -> int:
 
 
 _PAUSE_AT = 1 << 18
-_LEAVE_S = 10.0
+_ABORT_AFTER_S = 10.0
 
 
 class ClientDisconnected(Exception):
@@ -110,7 +110,7 @@ class Wire(asyncio.Protocol):
     def __init__(self) -> None:
         self.buffer = bytearray()
         self._transport: asyncio.Transport | None = None
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._is_gone = False
         self._can_write = asyncio.Event()
         self._can_write.set()
@@ -122,16 +122,16 @@ class Wire(asyncio.Protocol):
         self.buffer += data
         if len(self.buffer) > _PAUSE_AT and self._transport is not None:
             self._transport.pause_reading()
-        self._news.set()
+        self._changed.set()
 
     def eof_received(self) -> bool:
         self._is_gone = True
-        self._news.set()
+        self._changed.set()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_gone = True
-        self._news.set()
+        self._changed.set()
         self._can_write.set()
 
     def pause_writing(self) -> None:
@@ -156,11 +156,11 @@ class Wire(asyncio.Protocol):
         assert self._transport is not None
         if self._is_gone:
             raise ClientDisconnected
-        self._news.clear()
+        self._changed.clear()
         self._transport.resume_reading()
         before = len(self.buffer)
         async with asyncio.timeout(within_s):
-            await self._news.wait()
+            await self._changed.wait()
         if len(self.buffer) == before and self._is_gone:
             raise ClientDisconnected
 
@@ -204,7 +204,7 @@ class Wire(asyncio.Protocol):
             return
         self._transport.close()
         if self._transport.get_write_buffer_size():
-            asyncio.get_running_loop().call_later(_LEAVE_S, self._transport.abort)
+            asyncio.get_running_loop().call_later(_ABORT_AFTER_S, self._transport.abort)
 
 
 _END = b"\r\n.\r\n"
@@ -221,9 +221,9 @@ class Spool(SpooledBytes):
         buffer, start = wire.buffer, 0
         while (end := self._end(buffer, start)) < 0:
             if len(buffer) > MEMORY_BYTES:
-                begun = bytes(buffer[: -len(_END)])
-                del buffer[: len(begun)]
-                await self.put(begun)
+                chunk = bytes(buffer[: -len(_END)])
+                del buffer[: len(chunk)]
+                await self.put(chunk)
                 start = 0
                 continue
             start = max(0, len(buffer) - len(_END))
@@ -244,10 +244,10 @@ class Spools(MemoryBudget):
     """Where mail is spooled, and how many bytes of large mails are in memory at once."""
 
     folder: pathlib.Path
-    most: int
+    max_bytes: int
 
     def new(self) -> Spool:
-        return Spool(self.folder, self.most)
+        return Spool(self.folder, self.max_bytes)
 
 
 MAX_TEXT_LINE_BYTES = 1_048_576
@@ -256,7 +256,7 @@ MAX_TEXT_LINE_BYTES = 1_048_576
 MAX_HOPS = 50
 
 
-class Reports(Protocol):
+class FailureLog(Protocol):
     """Logs a failure together with the connection."""
 
     def __call__(self, name: str, *, cause: Exception | None = None, **context: object) -> None: ...
@@ -275,7 +275,7 @@ class Delivery:
     """Stores the mails of one connection."""
 
     batch_ingest: BatchIngest
-    failed: Reports
+    failed: FailureLog
 
     async def deliver(self, envelope: Envelope, spool: Spool) -> list[str]:
         """Store a mail and return the reply for each recipient."""
@@ -307,23 +307,23 @@ class Delivery:
             # RFC 5321 §4.4: only the envelope shows that this mail must not be answered.
             raw = b"Return-Path: <>\r\n" + raw
         inboxes = list(dict.fromkeys(envelope.inboxes))
-        taken = await self.batch_ingest.receive(
+        results = await self.batch_ingest.receive(
             [Arrival(raw, inbox_id, envelope_sender=envelope.sender) for inbox_id in inboxes]
         )
-        words = dict(zip(inboxes, map(self._reply_for, taken), strict=True))
+        words = dict(zip(inboxes, map(self._reply_for, results), strict=True))
         return [words[inbox_id] for inbox_id in envelope.inboxes]
 
-    def _reply_for(self, became: Added | Exception) -> str:
+    def _reply_for(self, result: Added | Exception) -> str:
         """The SMTP reply for a stored mail, or for an error."""
-        if isinstance(became, Added):
-            return f"250 2.0.0 stored as {became.message_id}"
-        if not isinstance(became, MailError):
-            self.failed("smtp_failed", cause=became)
+        if isinstance(result, Added):
+            return f"250 2.0.0 stored as {result.message_id}"
+        if not isinstance(result, MailError):
+            self.failed("smtp_failed", cause=result)
             return "451 4.3.0 internal error; try again later"
-        kinds = (words for kind, words in _PROBLEMS.items() if isinstance(became, kind))
+        kinds = (words for kind, words in _PROBLEMS.items() if isinstance(result, kind))
         words = next(kinds, "451 4.3.0 the message cannot be stored now; try again later")
         if words.startswith("4"):
-            self.failed("smtp_failed", error=str(became))
+            self.failed("smtp_failed", error=str(result))
         return words
 
 

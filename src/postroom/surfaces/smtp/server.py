@@ -64,7 +64,7 @@ class Session:
 
     wire: Wire
     batch_ingest: BatchIngest
-    our_name: str
+    server_name: str
     tls: ssl.SSLContext | None
     rates: RateLimits
     spools: Spools
@@ -80,7 +80,7 @@ class Session:
     async def run(self) -> None:
         """Serve the client."""
         try:
-            await self._reply(f"220 {self.our_name} ESMTP Postroom")
+            await self._reply(f"220 {self.server_name} ESMTP Postroom")
             while True:
                 await self._answer(await self._line())
         except TimeoutError:
@@ -92,8 +92,8 @@ class Session:
             self.wire.close()
 
     async def _reply(self, *lines: str) -> None:
-        said = "".join(f"{line}\r\n" for line in lines).encode()
-        await self.wire.send(said, self.idle_s)
+        data = "".join(f"{line}\r\n" for line in lines).encode()
+        await self.wire.send(data, self.idle_s)
 
     async def _line(self) -> str | None:
         """The next command; None for a syntax error. A line that is too long ends the
@@ -142,13 +142,13 @@ class Session:
             return
         self._greeted, self._is_lmtp, self._mail = True, is_lmtp, None
         if not is_extended:
-            await self._reply(f"250 {self.our_name}")
+            await self._reply(f"250 {self.server_name}")
             return
         limits = self.batch_ingest.services.limits
         offers = [f"SIZE {limits.message_bytes}", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES"]
         if self.tls is not None and not self._is_encrypted:
             offers.append("STARTTLS")
-        *first, last = [self.our_name, *offers]
+        *first, last = [self.server_name, *offers]
         await self._reply(*(f"250-{offer}" for offer in first), f"250 {last}")
 
     async def starttls(self, argument: str) -> None:
@@ -212,7 +212,7 @@ class Session:
             await self._reply(f"452 4.5.3 too many recipients; the limit is {MAX_RECIPIENTS}")
         else:
             # RFC 5321 §4.5.1: the postmaster needs no domain.
-            address = path.address if "@" in path.address else f"{path.address}@{self.our_name}"
+            address = path.address if "@" in path.address else f"{path.address}@{self.server_name}"
             await self._recipient(self._mail, address)
 
     async def _recipient(self, mail: Envelope, address: str) -> None:
@@ -327,12 +327,12 @@ class Listener:
         per_minute = self.app.services.limits.smtp_per_minute
         self._rates = RateLimits(per_second=per_minute / 60, burst=per_minute)
         # Dot-stuffing makes a mail longer; its own size is checked when it is complete.
-        most = self.app.services.limits.message_bytes + _STUFFED_BYTES
-        self._spools = Spools(folder=self.app.settings.data_dir, most=most)
+        max_bytes = self.app.services.limits.message_bytes + _STUFFED_BYTES
+        self._spools = Spools(folder=self.app.settings.data_dir, max_bytes=max_bytes)
 
     def accept(self) -> Wire:
         """A wire for a new connection."""
-        wire = _Served(self)
+        wire = _ServedWire(self)
         self.app.services.counts.add("smtp_connections")
         return wire
 
@@ -366,7 +366,7 @@ class Listener:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-class _Served(Wire):
+class _ServedWire(Wire):
     """A wire that is served once it is connected."""
 
     def __init__(self, listener: Listener) -> None:

@@ -14,7 +14,7 @@ from postroom.model.memory import (
     MemoryChange,
     collection_of,
     expiry_of,
-    lowest,
+    lowest_trust,
     summary_of,
     trust_of,
 )
@@ -159,7 +159,7 @@ def _links(
     if change.follows_links:
         memory_links.check_links(tx, change.links, known=known, visible=author.visible)
     # A rule replaces the sources of its memory; others may not remove them.
-    is_free = author.is_owner or change.at_most == "mail"
+    is_free = author.is_owner or change.max_trust == "mail"
     if old is not None and old.memory.trust == "mail" and not is_free:
         memory_links.refuse_source_removal(tx, change.links, known=known)
     return change.links
@@ -175,9 +175,9 @@ def _is_unchanged(old: Stored, change: MemoryChange, author: Author) -> bool:
         and change.links in (None, old.links)
         and change.expires_at in (None, was.expires_at)
         and not (change.clears_expiry and was.expires_at is not None)
-        and not (change.vouches and author.is_owner and was.trust != "user")
+        and not (change.confirms_trust and author.is_owner and was.trust != "user")
         and not (change.is_stale and not was.stale)
-        and lowest(was.trust, change.at_most) == was.trust
+        and lowest_trust(was.trust, change.max_trust) == was.trust
     )
 
 
@@ -246,7 +246,7 @@ def _put_exported(tx: Transaction, memory: Memory, author: Author, now: datetime
         links=memory.links,
         expires_at=memory.expires_at,
         clears_expiry=memory.expires_at is None,
-        at_most=memory.trust,
+        max_trust=memory.trust,
         follows_links=False,
         is_stale=bool(memory.stale),
     )

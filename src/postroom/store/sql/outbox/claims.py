@@ -258,7 +258,7 @@ def defer_unrelayed(tx: Transaction, why: str, now: datetime) -> dict[str, int]:
     long = seconds(now - GIVE_UP_AFTER)
     times = {"now": seconds(now), "long": long, "longer": seconds(now - GIVE_UP_AFTER - SLACK)}
     rows = tx.all(UNRELAYED.format(source=source, which=which), **times, limit=_BATCH_SIZE)
-    given_up: dict[str, int] = {}
+    abandoned: dict[str, int] = {}
     for inbox, number, since in rows:
         if not tx.claimable(FREE, "o", inbox=inbox, message=number):
             continue
@@ -266,8 +266,8 @@ def defer_unrelayed(tx: Transaction, why: str, now: datetime) -> dict[str, int]:
             _set_open_recipients(tx, inbox, number, "queued", why, now)
             tx.run(SET_FIRST_ATTEMPT, now=seconds(now), inbox=inbox, message=number)
         else:
-            given_up |= _give_up(tx, inbox, number, why, now)
-    return given_up
+            abandoned |= _give_up(tx, inbox, number, why, now)
+    return abandoned
 
 
 def defer_mail(

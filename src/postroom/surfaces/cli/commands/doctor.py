@@ -143,7 +143,7 @@ async def _server(settings: Settings, address: str) -> CheckResult:
         return problem("port", detail, "see its log, and what is said of the database below")
     if status is None:
         fix = "stop it, or choose another port with --port or POSTROOM_PORT"
-        return problem("port", f"{address} is used by {taken_by(settings.port)}", fix)
+        return problem("port", f"{address} is used by {program_on_port(settings.port)}", fix)
     if status != 200:
         detail = f"Postroom on {address} is not ready: {body.get('detail', status)}"
         return problem("port", detail, "see its log")
@@ -225,10 +225,10 @@ async def _smtp_port(settings: Settings) -> CheckResult:
     if b"Postroom" in greeting:
         return ok("smtp", f"Postroom receives mail on {settings.smtp_listen}")
     fix = "stop it, or choose another address with --smtp or POSTROOM_SMTP_LISTEN"
-    return warning("smtp", f"{settings.smtp_listen} is used by {taken_by(int(port))}", fix)
+    return warning("smtp", f"{settings.smtp_listen} is used by {program_on_port(int(port))}", fix)
 
 
-def taken_by(port: int) -> str:
+def program_on_port(port: int) -> str:
     """The program that listens on a port, as far as it can be seen."""
     sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
     for process in Path("/proc").glob("[0-9]*"):

@@ -36,14 +36,14 @@ from postroom.pipeline.transfer.import_export import (
     open_target,
 )
 from postroom.pipeline.transfer.mail_files import Kind, Source, open_source
-from postroom.rules.backtest import BackTest, Outcome, shown_test
+from postroom.rules.backtest import BackTest, Outcome, back_test_as_json
 from postroom.rules.definition import Definition
 from postroom.rules.matching import impossible_conditions
 from postroom.rules.parser import parse_rules
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK, PARTIAL
-from postroom.surfaces.cli.session import Session, private
+from postroom.surfaces.cli.session import Session, open_private
 from postroom.surfaces.cli.terminal import Progress, cell, json_line, write_json
-from postroom.surfaces.to_json import came_from_mail, presented, to_json
+from postroom.surfaces.to_json import came_from_mail, to_json, with_clean_text
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -264,7 +264,7 @@ def _opened(path: str, mode: Literal["rb", "xb"]) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
         return
     try:
-        file = open(path, mode, opener=private)  # noqa: SIM115
+        file = open(path, mode, opener=open_private)  # noqa: SIM115
     except FileExistsError:
         raise Conflict(f"{path} exists; choose another name") from None
     except OSError as error:
@@ -356,7 +356,9 @@ def test(session: Session, *, file: str, mbox: str, against: str | None) -> int:
     refused = asyncio.run(_try(trial, source, Parser(limits)))
     if session.as_json:
         problems = [{"place": one.place, "problem": one.problem} for one in refused]
-        write_json(presented({"untrusted": True, **shown_test(trial), "problems": problems}))
+        write_json(
+            with_clean_text({"untrusted": True, **back_test_as_json(trial), "problems": problems})
+        )
     else:
         _print_outcomes(trial, refused)
     return OK
