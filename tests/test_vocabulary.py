@@ -29,7 +29,8 @@ OLD_VALUES = {
 }
 OLD_WORDS = frozenset(
     ("attendance", "bell", "bells", "confidences", "crew", "crowd", "deed", "deeds", "enclosure",
-     "enclosures", "errand", "errands", "house", "houses", "nursery", "shelf", "shelves", "tally")
+     "enclosures", "errand", "errands", "house", "houses", "nursery", "shelf", "shelves", "tally",
+     "vouch", "vouched", "vouches")
 )  # fmt: skip
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 

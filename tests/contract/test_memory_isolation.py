@@ -208,13 +208,13 @@ async def test_words_of_mail_are_marked_in_every_answer(
         near = words.replace("once", "last").replace("dear agent, ", "")
         beside = await agent.call("memory_add", key="near", text=near, **where)
         await rest.call("memory_update", key="bank", trust="user", **where)
-        vouched = await agent.call("memory_get", key="bank", **where)
+        confirmed = await agent.call("memory_get", key="bank", **where)
         history = await agent.call("memory_get", key="bank", include_history=True, **where)
 
     assert ["bank"] == [row["key"] for row in beside["similar"]]
     assert ["mail"] == [row["trust"] for row in beside["similar"]]
     assert ("agent", True) == (beside["trust"], beside["untrusted"])
-    assert ("user", False) == (vouched["trust"], "untrusted" in vouched)
+    assert ("user", False) == (confirmed["trust"], "untrusted" in confirmed)
     assert ("user", True) == (history["trust"], history["untrusted"])
 
 

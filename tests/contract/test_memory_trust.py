@@ -82,10 +82,10 @@ async def test_trust_is_that_of_the_author_and_mail_stays_marked(
             assert "forbidden" == refused.value.kind
         found = await agent.call("memory_search", query="which account?", namespace=name)
     users = await rest.call("memory_add", key="mine", text="They are honest.", namespace=name)
-    vouched = await rest.call("memory_update", key="bank", trust="user", namespace=name)
+    confirmed = await rest.call("memory_update", key="bank", trust="user", namespace=name)
 
     assert ["agent", "mail", "mail", "user", "user"] == [
-        memory["trust"] for memory in (own, learnt, again, users, vouched)
+        memory["trust"] for memory in (own, learnt, again, users, confirmed)
     ]
     assert learnt["untrusted"]
     assert learnt["expires_at"]

@@ -38,7 +38,7 @@ async def test_trust_is_that_of_the_last_author(
     assert expected == changed.trust
 
 
-async def test_text_from_mail_stays_marked_until_the_owner_vouches(
+async def test_text_from_mail_stays_marked_until_the_owner_confirms_it(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     added = await deliver(services, inbox, mail())
@@ -48,10 +48,10 @@ async def test_text_from_mail_stays_marked_until_the_owner_vouches(
     rewritten = await put(store, "a", "Pay to account 9.", author=OWNER)
     await store.remove_memory("default", "a", now=NOW)
     copied = await put(store, "b", "pay to  ACCOUNT 7.")
-    vouched = await put(store, "b", None, author=OWNER, confirms_trust=True)
+    confirmed = await put(store, "b", None, author=OWNER, confirms_trust=True)
 
     assert ["mail"] * 4 == [m.trust for m in (learnt, without_link, rewritten, copied)]
-    assert "user" == vouched.trust
+    assert "user" == confirmed.trust
     assert learnt.expires_at == NOW + timedelta(days=365)
 
 
@@ -113,7 +113,7 @@ async def test_text_around_words_from_mail_is_not_trusted_more(
         (AGENT, {"tags": ("x",)}, ("mail", 3)),
     ],
 )
-async def test_what_the_owner_vouched_for_stays_trusted_while_the_owner_writes(
+async def test_what_the_owner_confirmed_stays_trusted_while_the_owner_writes(
     store: Store,
     services: Services,
     inbox: Inbox,

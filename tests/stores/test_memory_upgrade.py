@@ -59,7 +59,7 @@ VERSION = """
 MARK = "INSERT INTO mail_texts (digest) VALUES (:digest) ON CONFLICT DO NOTHING"
 PIN = "The PIN of the safe in the cellar is 4711."
 OLDER = "The PIN of the other safe in the cellar is 4712."
-VOUCHED = "The door to the garden is open on Sundays only."
+CONFIRMED = "The door to the garden is open on Sundays only."
 ARRIVED = MESSAGE.replace(":thread, 1, 0", ":thread, 0, 0")
 
 
@@ -112,7 +112,7 @@ def write(tx: Transaction) -> None:
         tx.run(LINK, memory=memory, to=to)
         tx.run(LEAF, collection=collection, document=document, memory=memory)
         if key != "tea":
-            tx.run(VERSION, memory=memory, text=OLDER if key == "pin" else VOUCHED)
+            tx.run(VERSION, memory=memory, text=OLDER if key == "pin" else CONFIRMED)
     tx.run(MARK, digest=b"of no namespace")
 
 
@@ -133,9 +133,9 @@ async def test_earlier_marks_apply_to_their_namespace_only(
         assert 2 == await store.store_missing_mail_digests(limit=9)
         assert 0 == await store.store_missing_mail_digests(limit=9)
 
-    told = [await trust(store, text, "hr", "inb_a") for text in (PIN, OLDER, VOUCHED)]
+    told = [await trust(store, text, "hr", "inb_a") for text in (PIN, OLDER, CONFIRMED)]
     known = await trust(store, "Ana likes tea with milk and some sugar.", "hr", "inb_a")
-    elsewhere = [await trust(store, text, "sales", "inb_a") for text in (PIN, OLDER, VOUCHED)]
+    elsewhere = [await trust(store, text, "sales", "inb_a") for text in (PIN, OLDER, CONFIRMED)]
 
     assert ["mail"] * 3 == told
     assert ["agent"] * 4 == [known, *elsewhere]

@@ -85,7 +85,7 @@ class Operation(Generic[R, T]):
     destroys: bool = False
     precondition: Callable[[RequestContext], None] | None = None
     waits: bool = False
-    also: Scope | None = None
+    other_scope: Scope | None = None
     """A scope that is enough as well."""
 
     @property
@@ -118,10 +118,10 @@ def operation(
     destroys: bool = False,
     precondition: Callable[[RequestContext], None] | None = None,
     waits: bool = False,
-    also: Scope | None = None,
+    other_scope: Scope | None = None,
 ) -> Callable[[Callable[[RequestContext, R], Awaitable[T]]], Operation[R, T]]:
     """Declare a function as an operation."""
-    return lambda run: Operation(run, scope, destroys, precondition, waits, also)
+    return lambda run: Operation(run, scope, destroys, precondition, waits, other_scope)
 
 
 async def call(
@@ -156,7 +156,7 @@ def require_scope(ctx: RequestContext, scope: Scope) -> None:
 async def _answer(
     ctx: RequestContext, operation: Operation[Any, T], arguments: Mapping[str, Any]
 ) -> T:
-    if operation.also not in ctx.caller.scopes:
+    if operation.other_scope not in ctx.caller.scopes:
         require_scope(ctx, operation.scope)
     if operation.precondition is not None:
         operation.precondition(ctx)

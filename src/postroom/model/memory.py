@@ -307,8 +307,8 @@ def trust_of(
     """
     if change.confirms_trust and author.is_owner:
         return "user"
-    is_vouched_for = before == "user" and author.is_owner
-    held = {link.to for link in known} if is_vouched_for else ()
+    is_confirmed = before == "user" and author.is_owner
+    held = {link.to for link in known} if is_confirmed else ()
     if before == "mail" or any(link.is_mail and link.to not in held for link in links):
         return "mail"
     if before is None or (author.is_owner and change.text is not None):

@@ -321,11 +321,11 @@ class Accounts:
         return sha256(repr(sorted(secret.items())).encode()).hexdigest()
 
     def store_secret(self, account_id: str, secret: Secret) -> None:
-        with self.vault.renewing(account_id):
+        with self.vault.renewal_lock(account_id):
             self.vault.write(account_id, secret)
 
     def remove_secret(self, account_id: str) -> None:
-        with self.vault.renewing(account_id):
+        with self.vault.renewal_lock(account_id):
             self.vault.remove(account_id)
 
 

@@ -337,7 +337,7 @@ class Tokens:
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[None]:
         """One renewal at a time: concurrent ones would invalidate each other's refresh token."""
-        lock = self.vault.renewing(self.account_id)
+        lock = self.vault.renewal_lock(self.account_id)
         await in_thread(lock.__enter__)
         try:
             yield

@@ -39,7 +39,7 @@ class FileVault:
         beside = self._folder / _KEY
         if self._path == beside or not beside.exists():
             return
-        with self.renewing(".move"):
+        with self.renewal_lock(".move"):
             if not beside.exists():
                 return
             old = _read_key(beside)
@@ -47,7 +47,7 @@ class FileVault:
                 self._replace(self._path, beside.read_bytes())
             elif (new := _read_key(self._path)) != old:
                 for path in sorted(self._folder.glob("*.sealed")):
-                    with self.renewing(path.stem), suppress(FileNotFoundError):
+                    with self.renewal_lock(path.stem), suppress(FileNotFoundError):
                         opened = _decrypt(path.read_bytes(), path.stem, old)
                         if opened is not None:
                             self._replace(path, _encrypt(opened, path.stem, new))
@@ -88,7 +88,7 @@ class FileVault:
             _sync_folder(self._folder)
 
     @contextmanager
-    def renewing(self, name: str) -> Iterator[None]:
+    def renewal_lock(self, name: str) -> Iterator[None]:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(self._folder / f"{name}.lock", "w", opener=_open_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -97,7 +97,7 @@ class FileVault:
     def _key(self) -> bytes:
         """The key, created on first use. Raises MailError if secrets exist without their key."""
         if not self._path.exists():
-            with self.renewing(_KEY):
+            with self.renewal_lock(_KEY):
                 if not self._path.exists():
                     self._refuse_without_key()
                     try:
@@ -206,7 +206,7 @@ class KeyringVault:
     def __init__(self, keyring: Any, folder: Path) -> None:
         self._keyring = keyring
         self._service = f"postroom:{folder}"
-        self.renewing = FileVault(folder).renewing
+        self.renewal_lock = FileVault(folder).renewal_lock
 
     def read(self, name: str) -> Secret | None:
         text = self._keyring.get_password(self._service, name)

@@ -117,7 +117,7 @@ class MemoryStore(AuditedStore):
     async def search_embedded_memories(
         self, query: MemoryQuery, embedded: EmbeddedQuery, *, max_unembedded: int
     ) -> Found[MemoryHit] | None:
-        """Like `search_memories`, or None if 1 to *max_unembedded* memories must be embedded first."""
+        """Like `search_memories`, or None if 1 to *max_unembedded* memories lack a vector."""
         return await self.engine.read(
             lambda tx: self._ranking.memories.find_embedded(tx, query, embedded, max_unembedded)
         )

@@ -249,7 +249,7 @@ async def test_a_lone_surrogate_does_not_break_an_answer(ctx):
         name="list_inboxes",
         title="List",
         operation=list_inboxes,
-        present=lambda body: {**body, "odd": "a\ud800b"},
+        shape_result=lambda body: {**body, "odd": "a\ud800b"},
     )
 
     result = await call_tool(ctx, tool, {})

@@ -56,7 +56,7 @@ async def test_a_memory_is_added_read_and_deleted(
     assert f'href="/mail/{message_id}"' in page
     assert 'href="/mail?mailbox=*&amp;from=ana%40example.com"' in page
     assert 'href="/memories/read?namespace=shop&amp;key=other%2Fkey"' in page
-    assert "from mail" in said, "what is linked to mail is not vouched for by itself"
+    assert "from mail" in said, "what is linked to mail is not confirmed by itself"
     assert "owner over web" in said
     assert "31 Jan 2027" in said
     assert 409 == again.status_code
@@ -112,7 +112,7 @@ async def test_an_edit_of_an_old_version_is_explained_and_can_be_saved_over(
     assert "Ana wants XML." == last.summary
 
 
-async def test_only_the_owner_can_vouch_for_a_memory(
+async def test_only_the_owner_can_confirm_a_memory(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     key = await installation.key("read", "write")
@@ -121,14 +121,14 @@ async def test_only_the_owner_can_vouch_for_a_memory(
     async with installation.new_user() as person:
         await person.sign_in(key=key)
         page = await person.read("/memories/read?key=k")
-        refused = await person.post("/memories/vouch", key="k")
+        refused = await person.post("/memories/confirm", key="k")
 
-    vouched = await owner.post("/memories/vouch", key="k")
+    confirmed = await owner.post("/memories/confirm", key="k")
 
     assert "by an agent" in words(page)
-    assert "vouch for it" not in page
+    assert "Confirm it is correct" not in page
     assert 403 == refused.status_code
-    assert 303 == vouched.status_code
+    assert 303 == confirmed.status_code
     assert "user" == (await stored(installation, "k")).trust
 
 

@@ -26,7 +26,7 @@ BELIEVED = {"spf": "pass", "dkim": "unknown", "dmarc": "pass", "arc": "unknown",
 UNKNOWN = dict.fromkeys(("spf", "dkim", "dmarc", "arc"), "unknown") | {"aligned": False}
 
 
-def vouched(server: str = "mx.example.org") -> bytes:
+def confirmed(server: str = "mx.example.org") -> bytes:
     verdict = VERDICT.replace("mx.example.org", server)
     return f"Authentication-Results: {verdict}\n".encode() + mail(sender="ada@bank.example")
 
@@ -47,14 +47,14 @@ async def auth(app: App, message_id: str) -> dict[str, Any]:
 
 
 async def test_no_server_is_trusted_by_default(app: App, inbox: Inbox) -> None:
-    added = await deliver(app.services, inbox, vouched())
+    added = await deliver(app.services, inbox, confirmed())
 
     assert UNKNOWN == await auth(app, added.message_id)
 
 
 async def test_results_of_a_trusted_server_are_stored_with_the_mail(app: App, inbox: Inbox) -> None:
-    believed = await deliver(trusting(app), inbox, vouched())
-    forged = await deliver(trusting(app), inbox, vouched("mx.evil.example"))
+    believed = await deliver(trusting(app), inbox, confirmed())
+    forged = await deliver(trusting(app), inbox, confirmed("mx.evil.example"))
 
     assert BELIEVED == await auth(app, believed.message_id)
     assert UNKNOWN == await auth(app, forged.message_id)
@@ -62,7 +62,7 @@ async def test_results_of_a_trusted_server_are_stored_with_the_mail(app: App, in
 
 async def test_reparsing_uses_the_current_trust_settings(app: App, inbox: Inbox) -> None:
     with patch.object(ingest, "PARSER_VERSION", 0):
-        added = await deliver(app.services, inbox, vouched())
+        added = await deliver(app.services, inbox, confirmed())
 
     assert [1] == [count async for count in reparse(trusting(app), version=1)]
 
@@ -70,7 +70,7 @@ async def test_reparsing_uses_the_current_trust_settings(app: App, inbox: Inbox)
 
 
 async def test_imported_mail_keeps_its_results(app: App, inbox: Inbox, tmp_path: Path) -> None:
-    (tmp_path / "one.eml").write_bytes(vouched())
+    (tmp_path / "one.eml").write_bytes(confirmed())
     source = open_source(tmp_path / "one.eml", kind=None, mailbox="Inbox", max_bytes=10_000)
 
     counters = await import_mail(trusting(app), iter(source), inbox.id)

@@ -83,12 +83,12 @@ async def test_a_new_login_during_a_renewal_is_kept(
         return {**old, "access_token": "a1"}
 
     tokens = Tokens(accounts.vault, "work", refresh, now=lambda: 800.0)
-    renewing = asyncio.create_task(tokens.header())
+    renewal_lock = asyncio.create_task(tokens.header())
     await begun.wait()
     keeping = asyncio.create_task(in_thread(accounts.store_secret, "work", new))
     await asyncio.wait([keeping], timeout=0.1)
     goes_on.set()
-    await asyncio.gather(renewing, keeping)
+    await asyncio.gather(renewal_lock, keeping)
 
     assert new == accounts.vault.read("work")
 

@@ -73,7 +73,7 @@ def sanitised(value: Any, field: str = "", *, is_own: bool = False) -> Any:
     if isinstance(value, str):
         return value if is_own else _sanitise_string(value, field)
     if isinstance(value, Mapping):
-        # The caller vouches for a shape by its trust; one inside another has its own.
+        # The caller states the trust of a shape; one inside another has its own.
         is_own = value["trust"] != "mail" if "trust" in value else is_own
         is_draft = str(value.get("id", "")).startswith("drf_")
         kept = _AS_IT_IS | _CALLER_FIELDS if is_draft else _AS_IT_IS

@@ -362,7 +362,7 @@ class Undo(Request):
     id: Annotated[Id, argument("undo_id, or the id of a mail or rule.", "pln_5r2x7h")]
 
 
-@operation(Scope.WRITE, also=Scope.SEND)
+@operation(Scope.WRITE, other_scope=Scope.SEND)
 async def undo(ctx: RequestContext, request: Undo) -> ChangeOutcome | SendOutcome:
     if request.id.startswith("msg_"):
         require_scope(ctx, Scope.SEND)

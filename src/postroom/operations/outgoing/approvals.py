@@ -126,7 +126,7 @@ class GetHeldMail(Request):
     message_id: MessageId
 
 
-@operation(Scope.READ, also=Scope.APPROVE)
+@operation(Scope.READ, other_scope=Scope.APPROVE)
 async def get_held_mail(ctx: RequestContext, request: GetHeldMail) -> HeldMail:
     message = await _held(ctx, request.message_id)
     answers = None

@@ -41,7 +41,7 @@ class ListOutbox(Paged):
     status: Annotated[Status | None, argument("Only with this status.", "unknown")] = None
 
 
-@operation(Scope.READ, also=Scope.APPROVE)
+@operation(Scope.READ, other_scope=Scope.APPROVE)
 async def list_outbox(ctx: RequestContext, request: ListOutbox) -> OutboxPage[OutboxEntry]:
     if request.status != "held":
         require_scope(ctx, Scope.READ)

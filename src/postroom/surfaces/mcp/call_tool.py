@@ -175,12 +175,12 @@ async def call_tool(ctx: RequestContext, tool: Tool, given: Mapping[str, Any]) -
         ctx.counts.failed("tools_failed", {"tool": tool.name}, cause=error)
         fault = MailError("internal error; the log of the server has the details")
         body, is_error = _failure(tool, fault), True
-    return _result(tool.stamp(body, perf_counter() - started), is_error=is_error)
+    return _result(tool.add_meta(body, perf_counter() - started), is_error=is_error)
 
 
 def _shaped(tool: Tool, result: Any) -> Body:
     """The result in the shape of its tool, truncated to fit."""
-    body = tool.present(response_body(tool.operation, result))
+    body = tool.shape_result(response_body(tool.operation, result))
     text = as_text(body)
     if "untrusted" in body and not is_inert(text.encode()):
         body = with_clean_text(body)
@@ -194,7 +194,7 @@ def failed_call(tool: Tool | None, error: MailError) -> dict[str, Any]:
     """The result of a call that failed before its arguments were read."""
     if tool is None:
         return _result(mark_untrusted(error, explain_error(error)), is_error=True)
-    return _result(tool.stamp(_failure(tool, error), 0), is_error=True)
+    return _result(tool.add_meta(_failure(tool, error), 0), is_error=True)
 
 
 def _failure(tool: Tool, error: MailError) -> Body:

@@ -38,7 +38,7 @@ CODES = {kind: code for code, kinds in _KINDS.items() for kind in kinds}
 """From our kinds to the codes of contract 002."""
 
 
-def present(summarise: Summarise, follow: Follow, body: Body) -> Body:
+def shape_result(summarise: Summarise, follow: Follow, body: Body) -> Body:
     """A response in its envelope, with a summary and the next action."""
     data = {name: value for name, value in body.items() if name != "untrusted"}
     if "issues" in data:
@@ -58,13 +58,13 @@ def explain_error(error: MailError) -> Body:
     return {"error": {"code": CODES[error.code], "message": str(error), "details": details}}
 
 
-def stamp(body: Body, seconds: float) -> Body:
+def add_meta(body: Body, seconds: float) -> Body:
     """Every response and every error has its time and duration."""
     meta = {"now_utc": moment(datetime.now(UTC)), "duration_ms": round(seconds * 1000)}
     return {**body, "meta": meta}
 
 
-def outline(schema: Body) -> Body:
+def shape_schema(schema: Body) -> Body:
     """The schema of a response in its envelope."""
     data = {name: shape for name, shape in schema["properties"].items() if name != "untrusted"}
     data["next_action"] = {"type": "object"}
@@ -261,10 +261,10 @@ def _tool(
         name,
         title,
         operation,
-        present=partial(present, summarise, follow),
+        shape_result=partial(shape_result, summarise, follow),
         explain=explain_error,
-        stamp=stamp,
-        outline=outline,
+        add_meta=add_meta,
+        shape_schema=shape_schema,
         never_truncated=True,
         is_open_world=True,
         **more,

@@ -47,21 +47,23 @@ def _unchanged(body: Body, _seconds: float = 0) -> Body:
 
 @dataclass(frozen=True)
 class Tool:
-    """What an agent sees of an operation.
+    """An operation as an MCP tool.
 
-    `rename` maps an argument of the tool to the operation's word for it, `hide` leaves one out of
-    the list that is seldom needed (it is still taken), `pin` fixes one, which is then refused from
-    whoever calls. `other_tools` maps an argument that the tool does not take to the tool that does.
-    `shown_defaults` names switches of which the contract says that they are off at first; of others
-    nobody expects anything else. `listed_fields` names the parts of an answer that are worth a
-    place in the list of tools. `present` and `explain` give answers and errors the shape of the
-    tool's contract; `stamp` adds to both what goes with every answer, given the seconds it took,
-    and `outline` says what `present` does to the schema. `next_step` says how to read what did not
-    fit; a `never_truncated` answer is never cut, except one with the member `cut`. What a tool that
-    `is_open_world` works on is not kept here. A setting may switch a `feature` off, and its tools
-    with it. `descriptions` describes an argument in other words. The answers of a tool that
-    `is_brief` have no schema, its lists no inner one, its numbers no limit, and its hints only what
-    differs from the protocol's defaults; its errors name a field once, in the message.
+    Arguments: `rename` maps an argument of the tool to that of the operation. `hide` names
+    arguments that are accepted but not listed, `pin` those with a fixed value, which a caller
+    cannot set. `other_tools` maps an argument that belongs to another tool to that tool.
+    `descriptions` replaces descriptions. `shown_defaults` names the switches whose default (off) is
+    listed, because the contract states it.
+
+    Results: `shape_result` and `explain` bring results and errors into the form of the contract,
+    `shape_schema` does the same to the schema, and `add_meta` adds fields to both, given the
+    duration in seconds. `listed_fields` names the fields of a result that the schema lists. A
+    result that is too long is truncated, and `next_step` says how to read the rest; one that is
+    `never_truncated` is not, except for its member `cut`.
+
+    A tool `is_open_world` if its data is not stored in Postroom. A setting can disable a `feature`
+    and its tools. A tool that `is_brief` is listed without a schema of results, nested schemas,
+    limits of numbers, and hints that are the default of the protocol; its errors name a field once.
     """
 
     name: str
@@ -77,10 +79,10 @@ class Tool:
     other_tools: Mapping[str, str] = field(default_factory=dict)
     shown_defaults: frozenset[str] = frozenset()
     listed_fields: tuple[str, ...] = ()
-    present: Callable[[Body], Body] = _unchanged
+    shape_result: Callable[[Body], Body] = _unchanged
     explain: Callable[[MailError], Body] = explain_error
-    stamp: Callable[[Body, float], Body] = _unchanged
-    outline: Callable[[Body], Body] = _unchanged
+    add_meta: Callable[[Body, float], Body] = _unchanged
+    shape_schema: Callable[[Body], Body] = _unchanged
     next_step: str = "request less: a smaller limit, or fewer extras"
     never_truncated: bool = False
     cut: str = ""
@@ -96,7 +98,7 @@ class Tool:
     def needs(self) -> frozenset[str]:
         """The rights that a caller needs for the tool; see `rights_of`."""
         of_memories = "namespace" in self.operation.request.model_fields
-        scopes = filter(None, (self.operation.scope, self.operation.also))
+        scopes = filter(None, (self.operation.scope, self.operation.other_scope))
         return frozenset((OR.join(scopes), *((NAMESPACES,) if of_memories else ())))
 
     @property
@@ -224,4 +226,4 @@ def output_schema(tool: Tool) -> Schema:
         name: {key: item for key, item in _outline(value).items() if key != "enum"}
         for name, value in typed.items()
     }
-    return tool.outline({"type": "object", "properties": properties})
+    return tool.shape_schema({"type": "object", "properties": properties})

@@ -131,7 +131,7 @@ async def read(request: PageRequest) -> Values:
         "writes": await _writes(request, memory),
         "memory_url": memory_url,
         "list_url": list_url,
-        "may_vouch": request.person.caller.is_owner and memory.trust != "user",
+        "may_confirm": request.person.caller.is_owner and memory.trust != "user",
     }
 
 
@@ -228,11 +228,11 @@ async def save(request: PageRequest) -> Redirect:
     return Redirect(memory_url(saved.namespace, saved.key), "memory saved")
 
 
-async def vouch(request: PageRequest) -> Redirect:
+async def confirm(request: PageRequest) -> Redirect:
     """Confirm a memory."""
     namespace, key = _namespace(request), request.form.get("key", "")
     await request.call(memory_update, namespace=namespace, key=key, trust="user")
-    return Redirect(memory_url(namespace, key), "vouched")
+    return Redirect(memory_url(namespace, key), "confirmed")
 
 
 async def delete(request: PageRequest) -> Redirect:
@@ -254,13 +254,13 @@ SECTION = Section(
     forms=(
         Form("/memories/new", add, NEW),
         Form("/memories/edit", save, EDIT),
-        Form("/memories/vouch", vouch, READ),
+        Form("/memories/confirm", confirm, READ),
         Form("/memories/delete", delete, DELETE),
     ),
     notices={
         "remembered": "Saved. Agents with access to this namespace can find it.",
         "memory saved": "Saved. The previous version is kept.",
-        "vouched": "Confirmed.",
+        "confirmed": "Confirmed.",
         "forgotten": "Memory deleted, with its older versions.",
     },
 )
