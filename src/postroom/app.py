@@ -292,9 +292,7 @@ async def _if_it_answers(looking: Awaitable[None]) -> None:
         async with asyncio.timeout(_LOOK_S):
             await looking
     except (OSError, StorageFull, Unavailable) as error:  # a timeout is an OSError, too
-        log.warning(
-            "blobs.owner_check_failed", extra={"error": str(error) or "this takes too long"}
-        )
+        log.warning("blobs.owner_check_failed", extra={"error": str(error) or "timed out"})
 
 
 async def _check_all(settings: Settings, services: Services) -> Sequence[CheckResult]:

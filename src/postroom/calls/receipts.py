@@ -1,12 +1,12 @@
-"""What a caller without the scope `read` is answered, and what a caller has read.
+"""Receipts for callers without the scope `read`, and the record of suspicious mail that was read.
 
-Scopes do not include each other: whoever may write, send or administer, and not read, is shown ids,
-statuses, counts and what they sent themselves, never what is stored. A field is left out unless it
-is named here, so that a shape that is added later shows nothing by mistake.
+Scopes do not include each other. A caller that may write, send or administer, but not read, gets
+ids, statuses, counts and what it sent itself, but no stored content. A field is omitted unless it
+is named here, so that a class that is added later discloses nothing by mistake.
 
-Mail with security findings that a caller has read counts when the caller sends mail. A row of a
-list is not reading: it has a subject and the beginning of the text that everybody sees, and whoever
-lists an inbox would be held up by any mail in it.
+If a caller has read mail with security findings, this counts when it sends mail. A row of a list
+does not count as reading: it has only the subject and the beginning of the text, and otherwise a
+caller that lists an inbox would be affected by each mail in it.
 """
 
 from __future__ import annotations

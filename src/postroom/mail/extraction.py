@@ -333,7 +333,7 @@ def _single_requested_link(links: Iterable[_LinkCandidate]) -> str | None:
 
 
 def _link_points(link: _LinkCandidate, *, is_asking: bool) -> int:
-    """How much speaks for it: its own words, its place, or a call in a mail that asks for one."""
+    """The score of a link: by its words, its URL, or a request in a mail that asks for a click."""
     place, given = _split_url(link.url)
     host, _, path = place.partition("/")
     points = 5 * bool(ASKS_IN_PATH.search(place)) + 5 * ASKS.are_in(link.text)

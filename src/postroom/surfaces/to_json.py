@@ -99,13 +99,13 @@ def with_clean_text(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def mark_untrusted(error: MailError, body: dict[str, Any]) -> dict[str, Any]:
-    """The body of an error, marked if it repeats what others said."""
+    """The body of an error, marked as untrusted if it repeats text of a mail or a server."""
     return with_clean_text({"untrusted": True, **body}) if error.is_untrusted else body
 
 
 def came_from_mail(result: Any) -> bool:
-    """Whether a memory in an answer says what some mail said, or an older version of it, or one
-    that is shown beside it.
+    """Whether a result has a memory whose text comes from mail, also as an older version or in a
+    list of similar memories.
     """
     parts: list[Any] = list(result.results if isinstance(result, Page) else (result,))
     for row in parts[:]:

@@ -46,8 +46,8 @@ LOCK = (
     "BEGIN ISOLATION LEVEL READ COMMITTED; "
     f"SELECT pg_advisory_xact_lock({WRITING[0]}, {WRITING[1]})"
 )
-"""READ COMMITTED, whatever the default of the database: after waiting, a writer must see the
-commits of others.
+"""READ COMMITTED, even if the database has another default: after waiting, a writer must see what
+other writers have committed.
 """
 
 BEGIN = f"{LOCK}; {MIGRATED}"
@@ -82,7 +82,7 @@ class Writer:
         try:
             self._commit(batch)
             self._has_failed = False
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+        except Exception as error:  # noqa: BLE001 - the waiting caller gets it
             self._has_failed = True
             self.close()
             log.warning("write.failed", extra={"error": str(error)})
@@ -285,7 +285,7 @@ class PostgresEngine:
         try:
             await self._liveness.wait(self._close_all())
         except Unavailable:
-            log.warning("database.close_timed_out", extra={"error": "it does not answer"})
+            log.warning("database.close_timed_out", extra={"error": "no response from the server"})
         finally:
             self._liveness.close()
 

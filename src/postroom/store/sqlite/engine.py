@@ -241,7 +241,7 @@ class SqliteEngine:
                 raise self._broken
             with sqlite_errors():
                 self._run_batch(batch)
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+        except Exception as error:  # noqa: BLE001 - the waiting caller gets it
             self._fail(batch, error)
 
     def _run_batch(self, batch: list[Job]) -> None:

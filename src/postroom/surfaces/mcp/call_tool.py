@@ -266,8 +266,7 @@ def refusal(error: StorageFull, ends: Ends, tools: Mapping[str, Tool]) -> Respon
     """The response to a call whose body could not be stored, because the disk is full.
 
     A tool error if id and method could be read, because a model sees only those; otherwise HTTP
-    507 with a JSON-RPC error whose id may be null, which clients give to whoever waits for this
-    request.
+    507 with a JSON-RPC error whose id may be null, which clients return to the caller.
     """
     call = ends.members()
     reply: dict[str, Any] = {"jsonrpc": "2.0", "id": call.get("id")}

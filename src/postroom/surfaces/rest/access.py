@@ -165,10 +165,10 @@ class AccessControl:
             )
 
     def admits_page(self, headers: Headers, scope: Scope) -> bool:
-        """Whether a page of another origin may ask this and read the answer; see `cors`.
+        """Whether a page of another origin may send this request and read the response; see `cors`.
 
-        Pages of this machine may. Those of other sites may only under the public address of a
-        server that has one: whoever can reach it can ask without a page, too.
+        Pages of this machine may. Those of other sites may only at the public URL of a server that
+        has one: a client that can reach it can also send the request without a page.
         """
         origins = headers.getlist("origin")
         if not self.needs_key or len(origins) != 1 or not is_open(scope["path"]):

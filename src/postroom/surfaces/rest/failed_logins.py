@@ -305,7 +305,9 @@ class Attempts:
         if len(self._logged) < _MAX_LOG_LINES:
             self._logged.append(now)
             self._numbers[logged] = now
-            log.warning("authentication.failed", extra={"address": network, "lately": int(score)})
+            log.warning(
+                "authentication.failed", extra={"address": network, "wrong_keys": int(score)}
+            )
 
 
 def _limited(why: str, seconds: int) -> TooManyKeys:

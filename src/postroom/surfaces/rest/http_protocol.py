@@ -82,7 +82,7 @@ class ConnectionLimit(ServerState):
             waited_for.close_for_limit()
         if now >= self._logged_at + _LOG_EVERY_S:
             self._logged_at = now
-            log.warning("connections.full", extra={"most": self.most})
+            log.warning("connections.full", extra={"limit": self.most})
 
 
 class _Strict(h11.Connection):

@@ -126,7 +126,7 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
     signalled_at: float | None = None
 
     def stop() -> None:
-        # In a group of processes each is told by whoever ends it, and again by the parent.
+        # A process of a group gets the signal from the sender, and again from the parent process.
         nonlocal signalled_at
         signalled_at = signalled_at or loop.time()
         server.force_exit = loop.time() > signalled_at + FORCE_STOP_S

@@ -184,10 +184,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A subject: its rows in the table of pages, what is said after its forms, and its links.
+    """A subject: its rows in the table of pages, the notices after its forms, and its links.
 
-    Only the notices here are shown after a form, by their names in the query: nobody else can put
-    words on a page.
+    Only these notices are shown after a form, by their names in the query, so that a link cannot
+    put its own text on a page.
     """
 
     links: tuple[Link, ...] = ()

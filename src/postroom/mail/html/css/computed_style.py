@@ -51,8 +51,9 @@ Values = dict[str, str]
 class Style:
     """The computed style that children inherit.
 
-    `hidden_below` hides everything below for good; `hidden` is why text right here does not show.
-    A `background` of None is a picture: nobody can tell what it looks like.
+    `hidden_below` hides all descendants, which cannot undo it; `hidden` is the reason why text of
+    this element itself is not visible. A `background` of None is a picture, whose colours are
+    unknown.
     """
 
     hidden_below: str = ""
