@@ -111,7 +111,7 @@ OUTCOME_COUNTERS = {
     "smtp_recipients_refused": "Recipients rejected over SMTP.",
     "outbox_sent": "Recipients for whom the relay accepted a mail.",
     "outbox_deferred": "Attempts that the relay deferred, by recipient.",
-    "webhooks_delivered": "Webhook deliveries that succeeded.",
+    "webhooks_told": "Webhook deliveries that succeeded.",
 }
 """Counters of normal operation."""
 

@@ -206,7 +206,7 @@ class Webhooks:
 
     def _count(self, job: WebhookJob, posted: WebhookResponse, *, is_last: bool) -> None:
         if posted.is_success:
-            self.services.counts.add("webhooks_delivered")
+            self.services.counts.add("webhooks_told")
             return
         delivery = {"delivery_id": job.delivery_id, "event_id": job.event and job.event.id}
         answer = {"code": posted.code, "error": posted.detail}
