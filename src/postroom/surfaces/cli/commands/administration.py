@@ -131,6 +131,8 @@ class VerifyResult:
     repaired: int | None = None
     swept: int | None = None
     note: str | None = None
+    outdated: int | None = None
+    """Messages that were not compared, because an older parser has parsed them."""
 
 
 @click.command(
@@ -186,8 +188,10 @@ async def _examine_blobs(app: App, result: VerifyResult) -> set[BlobKey]:
 
 
 async def _read_again(app: App, result: VerifyResult, damaged: set[BlobKey]) -> None:
+    from postroom.mail.message import PARSER_VERSION
     from postroom.pipeline.maintenance import parse_differences
 
+    result.outdated = await app.services.store.count_outdated(PARSER_VERSION) or None
     with Progress("parsing", unit="messages") as progress:
         async for count, problems in parse_differences(app.services, damaged=damaged):
             result.messages += count
@@ -202,6 +206,11 @@ def _print_result(result: VerifyResult) -> None:
     verdict = f"{count} problem{'s' * (count != 1)}" if count else "no problems"
     print(f"{result.blobs} blobs with {result.bytes} bytes and all rows checked", end=", ")
     print(f"{result.messages} messages parsed again: {verdict}")
+    if result.outdated:
+        print(
+            f"not compared, because an older version parsed them: {result.outdated} messages; "
+            "run `postroom reparse` first"
+        )
     if result.repaired:
         how = "emptied, and mail is searched without it" if result.note else "rebuilt"
         print(f"search index {how}; problems found: {result.repaired}")
