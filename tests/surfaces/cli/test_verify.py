@@ -108,21 +108,6 @@ def test_a_row_that_differs_from_its_mail_is_found(postroom, data, receive, dama
     assert "differs from its bytes" not in quick.out
 
 
-def test_a_message_of_an_older_parser_is_reported_as_not_compared(postroom, data, receive):
-    receive(mail())
-    with apsw.Connection(str(data / "postroom.db")) as database:
-        database.execute("UPDATE messages SET parser_version = 1")
-
-    before = postroom("verify", "-o", "json")
-    hint = postroom("verify").out.splitlines()[-1]
-    postroom("reparse")
-    after = postroom("verify", "-o", "json")
-
-    assert (0, 0, 1) == (before.code, before.json["messages"], before.json["outdated"])
-    assert "not compared: 1, parsed by an older version; run: postroom reparse" == hint
-    assert (0, 1, 0) == (after.code, after.json["messages"], after.json["outdated"])
-
-
 def test_a_sweep_removes_old_unused_blobs(postroom, data, receive):
     receive(mail())
     orphans = [data / "blobs" / "00" / ("0" * 61 + end) for end in ("1", "2")]

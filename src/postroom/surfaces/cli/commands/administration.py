@@ -127,12 +127,12 @@ class VerifyResult:
     blobs: int = 0
     bytes: int = 0
     messages: int = 0
-    outdated: int = 0
-    """Messages that an older parser has parsed, so that they were not compared."""
     problems: list[str] = field(default_factory=list)
     repaired: int | None = None
     swept: int | None = None
     note: str | None = None
+    outdated: int | None = None
+    """Messages that an older parser has parsed, so that they were not compared."""
 
 
 @click.command(
@@ -196,7 +196,7 @@ async def _read_again(app: App, result: VerifyResult, damaged: set[BlobKey]) -> 
             result.messages += count
             result.problems += problems
             progress.update(result.messages)
-    result.outdated = await app.services.store.count_outdated(PARSER_VERSION)
+    result.outdated = await app.services.store.count_outdated(PARSER_VERSION) or None
 
 
 def _print_result(result: VerifyResult) -> None:
