@@ -56,8 +56,9 @@ def verify_webhook(
 
     Pass the body exactly as received. After `renew_webhook`, pass the old secret too.
 
-    Raises: Forbidden: the request was not signed with one of the secrets, or too long ago.
-    Malformed: the body is not what Postroom sends.
+    Raises:
+        Forbidden: the request was not signed with one of the secrets, or too long ago.
+        Malformed: the body is not what Postroom sends.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     identifier, sent_at = lower.get("webhook-id", ""), lower.get("webhook-timestamp", "")

@@ -152,9 +152,8 @@ def _code_points(candidate: _CodeCandidate, *, has_offer: bool) -> int:
     """The score of a candidate: 0 if it cannot be a code, higher if words of codes are nearer."""
     if _is_inside(candidate.before) or _is_amount(candidate):
         return 0
-    if (
-        not _has_digit(candidate.code) and candidate.code != candidate.code.upper()
-    ):  # a word, such as `one-time`
+    is_upper = candidate.code == candidate.code.upper()
+    if not is_upper and not _has_digit(candidate.code):  # a word, such as `one-time`
         return 0
     if not candidate.is_introduced and not _is_usual(candidate):
         return 0

@@ -1,4 +1,4 @@
-"""Senders: authenticated by SPF, DKIM and DMARC, looking like somebody else, or a rule of ours."""
+"""Senders: their authentication, look-alikes, and the signed mark of what our rules forward."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ def mark_key(secret: bytes) -> bytes:
 
 
 def rule_mark(key: bytes, kind: str, message_id: str) -> str:
-    """The signed header of mail that a rule forwarded, which prevents mail loops.
+    """The value of the signed header of mail that a rule sends, which prevents mail loops.
 
         X-Postroom-Rule: t=forward; s=<signature over type and Message-ID>
 

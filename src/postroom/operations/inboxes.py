@@ -143,7 +143,7 @@ class FindIds(Request):
     prefix: Annotated[
         str,
         argument(
-            "The prefix and at least three more characters.",
+            "The kind, such as msg_, and at least three characters.",
             "msg_4h8",
             min_length=7,
             max_length=64,

@@ -110,7 +110,7 @@ ExpiresAt = Annotated[
 
 
 class CreateKey(Request):
-    """Create a key. Only this response shows it."""
+    """Create a key. It is shown only once."""
 
     name: Annotated[Name, argument("What it is for.", "crm", min_length=1)]
     scopes: Annotated[

@@ -123,7 +123,7 @@ async def list_namespaces(ctx: RequestContext, request: ListNamespaces) -> Page[
 class MemorySearch(MemoryFilter):
     """Search memories by meaning and by words, most relevant first.
 
-    Use a natural question. `relevance` is 0 to 1. memory_get reads one in full.
+    Ask in natural language. `relevance` is 0 to 1. memory_get reads one in full.
     """
 
     query: Annotated[

@@ -146,7 +146,7 @@ WebhookId = Annotated[Id, argument("The webhook.", "whk_2f7j4s")]
 
 
 class CreateWebhook(Request):
-    """Send events to a URL. Only this response shows the secret."""
+    """Send events to a URL. The secret is shown only once."""
 
     url: Annotated[
         str,

@@ -24,9 +24,8 @@ async def claim_blob_store(store: Store, blobs: BlobStore) -> None:
     name = await store.ensure_installation_id()
     if await check_installation_mark(store, blobs, name) is None or blobs.mark.is_outdated:
         await blobs.mark.write(name)
-        await check_installation_mark(
-            store, blobs, name
-        )  # another installation may have marked them
+        # Another installation may have marked them at the same time.
+        await check_installation_mark(store, blobs, name)
 
 
 async def check_installation_mark(store: Store, blobs: BlobStore, name: str | None) -> str | None:

@@ -80,7 +80,7 @@ def claim_retry_s(failures: int) -> float:
     return min(CLAIM_RETRY_S * (1 << min(failures - 1, 16)), LONGEST_CLAIM_RETRY_S)
 
 
-CHANGED = Outcome("failed", "not sent: it is not the mail that was approved")
+CHANGED = Outcome("failed", "not sent: the stored mail is not the one that was allowed to be sent")
 
 
 def _sha256(raw: bytes) -> str:

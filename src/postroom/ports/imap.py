@@ -51,7 +51,10 @@ class ImapSession(Protocol):
         uidvalidity: int | None = None,
         below: int | None = None,
     ) -> ImapFound:
-        """The newest *limit* matches with a UID *below* one; no UIDs of more than *max_matches*."""
+        """The newest *limit* matches with a UID *below* one.
+
+        If more than *max_matches* match, only their number is returned.
+        """
 
     async def summaries(
         self,

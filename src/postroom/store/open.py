@@ -30,8 +30,8 @@ INSERT_FINGERPRINT = """
 """
 OTHER_KEY = (
     "the audit log of this installation uses another key; set POSTROOM_AUDIT_KEY to the one that "
-    "its other machines have, or restore its audit.key (docs/how-to/operations.md); if it is not "
-    "the one that you mean, check POSTROOM_DATABASE_URL and POSTROOM_DATA_DIR"
+    "its other machines have, or restore its audit.key (docs/how-to/operations.md); if this "
+    "is not the installation that you mean, check POSTROOM_DATABASE_URL and POSTROOM_DATA_DIR"
 )
 NO_KEY = (
     "the key of the audit log is missing; restore audit.key from a backup or another machine, or "

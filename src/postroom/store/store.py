@@ -374,7 +374,7 @@ class Store(MemoryStore, WebhookStore):
     ping = writes_unaudited(sql_installation.ping)
 
     async def installation_mark(self) -> str:
-        """A hash that identifies the installation, without the id in the mark of its blobs."""
+        """A hash that identifies the installation without revealing the id that marks its blobs."""
         name = await self.ensure_installation_id()
         return hashlib.sha256(f"installation {name}".encode()).hexdigest()[:16]
 

@@ -111,11 +111,13 @@ KINDS = {
     "rate_limited": Kind(429, "Too fast", "Try again after `retry_after` seconds."),
     "internal": Kind(500, "Internal error", "An internal error; `request_id` finds it in the log."),
     "provider_error": Kind(
-        502, "Provider failed", "A mail provider or relay failed or refused the request."
+        502, "Provider failed", "A mail provider or another server failed or refused the request."
     ),
     "provider_auth": Kind(502, "Provider login failed", "A mail provider refused the login."),
     "unavailable": Kind(503, "Not ready", "The store cannot be read or written now."),
-    "provider_timeout": Kind(504, "Provider timed out", "A mail provider did not answer in time."),
+    "provider_timeout": Kind(
+        504, "Provider timed out", "A mail provider or another server did not answer in time."
+    ),
     "storage_full": Kind(507, "Storage full", "Nothing was written; free some space."),
 }
 """Every kind of `errors.py`, and one that only HTTP knows."""

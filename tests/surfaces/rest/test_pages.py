@@ -86,6 +86,21 @@ async def test_metrics_count_background_work(app, key):
     assert all(f"\npostroom_{name}_total " in text for name in ALL_COUNTERS)
 
 
+_PUBLIC = {
+    *("smtp_connections", "smtp_accepted", "smtp_refused", "smtp_recipients_refused"),
+    *("smtp_failed", "smtp_smuggled", "smtp_looping", "smtp_limited", "parsing_failed"),
+    *("outbox_sent", "outbox_deferred", "outbox_failed", "outbox_unknown", "outbox_bounced"),
+    *("outbox_errors", "outbox_claims_lost", "outbox_unsettled"),
+    *("sync_skipped", "sync_failed", "pushes_refused"),
+    *("webhooks_delivered", "webhooks_failed", "webhooks_dead", "readiness_failed", "tools_failed"),
+}
+"""The names of counters, which dashboards and alerts use."""
+
+
+def test_the_names_of_metrics_stay():
+    assert _PUBLIC <= set(ALL_COUNTERS)
+
+
 async def test_internal_errors_are_logged_and_not_shown(app, key, caplog):
     broken = with_store(app, UnreachableStore(OSError("/secret/path/postroom.db")))
 

@@ -145,7 +145,7 @@ class AdministrationOperations:
     ) -> Key:
         """Create a key.
 
-        Only this response shows it.
+        It is shown only once.
 
         Args:
             name: What it is for.
@@ -155,7 +155,7 @@ class AdministrationOperations:
             namespaces: The only namespaces of memories that it sees; default: all, or none if
                 inboxes or accounts are given.
             approval: Which of its mail waits for approval: never, risky or always.
-            recipients: The allowed recipients.
+            recipients: Recipients to trust or to refuse.
             expires_at: When it expires: a time, or a time from now such as 30d.
         """
 
@@ -184,7 +184,7 @@ class AdministrationOperations:
             name: What it is for.
             expires_at: When it expires: a time, a time from now such as 30d, or never.
             approval: Which of its mail waits for approval: never, risky or always.
-            recipients: The allowed recipients.
+            recipients: Recipients to trust or to refuse.
         """
 
     @operation("DELETE", "/v1/keys/{key_id}")

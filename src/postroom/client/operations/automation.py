@@ -170,7 +170,7 @@ class AutomationOperations:
     ) -> Webhook:
         """Send events to a URL.
 
-        Only this response shows the secret.
+        The secret is shown only once.
 
         Args:
             url: The URL to send events to.

@@ -112,7 +112,7 @@ class InboxesOperations:
         Args:
             inbox_id: The inbox.
             approval: Which of its mail waits for approval: never, risky or always.
-            recipients: The allowed recipients.
+            recipients: Recipients to trust or to refuse.
             senders: Which senders it accepts.
         """
 
@@ -258,7 +258,7 @@ class InboxesOperations:
         """Find the ids of inboxes, messages, threads or attachments that begin with a prefix.
 
         Args:
-            prefix: The prefix and at least three more characters.
+            prefix: The kind, such as msg_, and at least three characters.
         """
 
     @pages("GET", "/v1/threads")

@@ -81,7 +81,7 @@ class MemoriesOperations:
     ) -> Page[MemoryHit]:
         """Search memories by meaning and by words, most relevant first.
 
-        Use a natural question. `relevance` is 0 to 1. memory_get reads one in full.
+        Ask in natural language. `relevance` is 0 to 1. memory_get reads one in full.
 
         Args:
             query: The question.

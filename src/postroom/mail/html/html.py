@@ -119,9 +119,8 @@ def html_for_browser(html: str, pictures: Mapping[str, str], *, remote_images: b
 
 def styles_for_browser(html: str, *, remote_images: bool) -> str:
     """The style sheets of a mail, as the content of one `style` element."""
-    from postroom.mail.html.css.stylesheets import (
-        styles_of,  # selectolax is only loaded for HTML mail
-    )
+    # late: selectolax is only loaded for HTML mail
+    from postroom.mail.html.css.stylesheets import styles_of
 
     html = limit_html(html)
     css = "" if is_too_deep(html) else styles_of(html)

@@ -88,7 +88,7 @@ class MarkedHtml:
 
 
 def mark_html(html: str, pictures: Mapping[str, str], agent_text: AgentText) -> MarkedHtml:
-    """The HTML of a mail with marks; *given* is the text that an agent gets."""
+    """The HTML of a mail with marks; *agent_text* is what an agent gets."""
     html = limit_html(html)
     if is_too_deep(html):
         text = without_tags(html)

@@ -86,7 +86,7 @@ ApprovalMode = Annotated[
 ]
 Recipients = Annotated[
     RecipientPatterns | None,
-    argument("The allowed recipients.", {"allow": ["@example.com"], "deny": []}),
+    argument("Recipients to trust or to refuse.", {"allow": ["@example.com"], "deny": []}),
 ]
 
 

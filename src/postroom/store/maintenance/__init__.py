@@ -17,7 +17,7 @@ Nothing is sent from a backup. When it is restored, mail that was in the outbox 
 because the installation may have sent it since.
 
 `lifecycle` says what a database is: active, backup, being migrated, migrated away. `migration`
-copies rows from one database to another, `database_files` copies a SQLite file in use and puts it
-in its place, and `row_checks` are the queries of `postroom verify`.
+copies rows from one database to another, and `database_files` copies a SQLite file in use and puts
+it in its place. The queries of `postroom verify` are in `lifecycle` too.
 `postroom.backup` puts these together with blobs and logins.
 """

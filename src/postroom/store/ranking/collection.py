@@ -283,7 +283,7 @@ class RankedCollection(ABC, Generic[Selection, Segment]):
 
     @abstractmethod
     def count_complete(self, selected: Selection, query: EmbeddedQuery) -> int:
-        """How many of the selected documents have all that the question compares."""
+        """How many of the selected documents have all that the query compares."""
 
     @abstractmethod
     def not_indexed(self, numbers: Sequence[int]) -> list[int]:

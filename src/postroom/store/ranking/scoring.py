@@ -193,9 +193,9 @@ def _page(
     state: RankingState,
     ids: NDArray[np.int64] | None = None,
 ) -> Ranked:
-    """One page, best first; the highest name first among equals."""
+    """One page, best first; the highest id first among equals."""
     steps = np.clip(np.rint(relevance * STEPS), 1, STEPS).astype(np.int64)
-    # One sort key for each: relevance, then name.
+    # One sort key for each: relevance, then id.
     keys = np.sort(steps << ID_BITS | (documents if ids is None else ids[documents]))[::-1]
     offset = page.offset
     if page.after is not None:

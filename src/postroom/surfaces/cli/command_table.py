@@ -106,7 +106,7 @@ COMMANDS: tuple[OperationCommand | PlainCommand, ...] = (
         "message flag",
         "mail.message_changes.update_message",
         ("message_id", "flags"),
-        help="Set the flags of a message; the list replaces the present one.",
+        help="Set the flags of a message; the list replaces the current one.",
     ),
     OperationCommand("message update", "mail.message_changes.update_message", ("message_id",)),
     OperationCommand(

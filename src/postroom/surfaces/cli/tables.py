@@ -155,7 +155,7 @@ _FULL = 100
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: `most` limits its width, `is_rest` gets the width that is left, `is_spare` is left
+    """A column: `most` limits its width, `is_rest` gets the width that is left, `is_optional` is left
     out if that is too little.
     """
 

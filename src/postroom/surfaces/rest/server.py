@@ -62,7 +62,8 @@ def build(
     the lifespans of mounted applications are entered here. The processes of one server share their
     *attempts*.
 
-    Raises: ConfigError: `no_auth` would open more than this machine.
+    Raises:
+        ConfigError: `no_auth` would open more than this machine.
     """
     metrics = Metrics(app.services.counts.counters)
     access = AccessControl.of(app, no_auth=no_auth)

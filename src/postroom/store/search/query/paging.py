@@ -30,7 +30,7 @@ _SHALLOW = 60
 _SORT_ALL = 300
 """Up to this many matches are sorted at once."""
 
-_DOCS_PER_DATE = 128
+_DOCS_PER_TICK = 128
 """A tick of the date index after this many messages of a segment."""
 
 _TICKS_PER_SKIP = 64
@@ -41,7 +41,7 @@ class DateIndex:
     """Dates (ticks) that divide all messages, with their positions in every segment."""
 
     def __init__(self, snapshot: Snapshot, doc_values: Sequence[DocValues]) -> None:
-        inner = np.unique(np.concatenate([values.dates[::_DOCS_PER_DATE] for values in doc_values]))
+        inner = np.unique(np.concatenate([values.dates[::_DOCS_PER_TICK] for values in doc_values]))
         self.dates: Int = np.concatenate([[_MIN], inner, [_MAX]])
         positions = [values.dates.searchsorted(self.dates) for values in doc_values]
         self.positions: Int = np.array(positions)

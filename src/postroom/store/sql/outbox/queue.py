@@ -125,7 +125,7 @@ def _move_with_outcome(tx: Transaction, inbox: int, number: int, statuses: set[s
 
     One that somebody moved elsewhere stays there, and so does one with a copy at its provider.
     """
-    from postroom.store.sql.messages.message_changes import (  # late: it leads back here
+    from postroom.store.sql.messages.message_changes import (  # late: it imports this module too
         message_state,
         set_message_state,
     )

@@ -131,6 +131,8 @@ class VerifyResult:
     repaired: int | None = None
     swept: int | None = None
     note: str | None = None
+    outdated: int | None = None
+    """Messages that an older parser has parsed, so that they were not compared."""
 
 
 @click.command(
@@ -186,6 +188,7 @@ async def _examine_blobs(app: App, result: VerifyResult) -> set[BlobKey]:
 
 
 async def _read_again(app: App, result: VerifyResult, damaged: set[BlobKey]) -> None:
+    from postroom.mail.message import PARSER_VERSION
     from postroom.pipeline.maintenance import parse_differences
 
     with Progress("parsing", unit="messages") as progress:
@@ -193,6 +196,7 @@ async def _read_again(app: App, result: VerifyResult, damaged: set[BlobKey]) -> 
             result.messages += count
             result.problems += problems
             progress.update(result.messages)
+    result.outdated = await app.services.store.count_outdated(PARSER_VERSION) or None
 
 
 def _print_result(result: VerifyResult) -> None:
@@ -202,6 +206,8 @@ def _print_result(result: VerifyResult) -> None:
     verdict = f"{count} problem{'s' * (count != 1)}" if count else "no problems"
     print(f"{result.blobs} blobs with {result.bytes} bytes and all rows checked", end=", ")
     print(f"{result.messages} messages parsed again: {verdict}")
+    if result.outdated:
+        print(f"not compared: {result.outdated}, parsed by an older version; run: postroom reparse")
     if result.repaired:
         how = "emptied, and mail is searched without it" if result.note else "rebuilt"
         print(f"search index {how}; problems found: {result.repaired}")

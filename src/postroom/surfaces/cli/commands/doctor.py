@@ -140,7 +140,7 @@ async def _server(settings: Settings, address: str) -> CheckResult:
     status, body = await _ask(settings, "/readyz")
     if status is None and (await _ask(settings, "/healthz"))[0] == 200:
         detail = f"Postroom on {address} is not ready: no answer within {_RESPONSE_S:.0f} seconds"
-        return problem("port", detail, "see its log, and what is said of the database below")
+        return problem("port", detail, "see its log, and the check of the database below")
     if status is None:
         fix = "stop it, or choose another port with --port or POSTROOM_PORT"
         return problem("port", f"{address} is used by {program_on_port(settings.port)}", fix)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _toolsets = click.option(
     "--toolsets",
     metavar="NAMES",
-    help="The MCP toolsets to list, separated by commas.  [default: all]",
+    help="The MCP toolsets to list, separated by commas.  [default: inbox, mail, memory; imap if "
+    "there is a live account]",
 )
 _read_only = click.option(
     "--read-only", is_flag=True, default=None, help="Hide every MCP tool that writes."
