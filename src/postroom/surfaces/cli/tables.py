@@ -155,8 +155,8 @@ _FULL = 100
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: `most` limits its width, `is_rest` gets the width that is left, `is_optional` is left
-    out if that is too little.
+    """A column: `most` limits its width, `is_rest` gets the remaining width, and `is_optional` is
+    omitted if that is too little.
     """
 
     title: str
