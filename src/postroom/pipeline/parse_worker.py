@@ -42,11 +42,12 @@ class Parser:
     """Parses small mails in a thread and large mails in a worker process, started on first use.
 
     If the worker exceeds its limits, the mail has its headers and a defect, but no body; its raw
-    bytes are stored as always.
+    bytes are stored as always. The limit is CPU time; `timeout_s` ends a worker that uses none, and
+    is long, so that a busy machine loses no text.
     """
 
     limits: Limits
-    timeout_s: float = 20
+    timeout_s: float = 120
     small_bytes: int = SMALL_BYTES
     _worker: asyncio.subprocess.Process | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)

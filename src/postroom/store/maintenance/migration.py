@@ -59,8 +59,8 @@ def tables() -> list[Table]:
     migrate(database)
     rows = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     names = sorted(str(row[0]) for row in rows)
-    with_lease = [name for name in names if name not in _APART and not name.startswith("sqlite_")]
-    return [_table(database, name) for name in with_lease]
+    own = [name for name in names if name not in _APART and not name.startswith("sqlite_")]
+    return [_table(database, name) for name in own]
 
 
 def _table(database: apsw.Connection, name: str) -> Table:
