@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from postroom.mail.text.terms import count_terms
 from postroom.store.ranking.index import text_of
-from postroom.store.sql.statements import any_of, dumps, from_text
+from postroom.store.sql.statements import all_among, any_of, dumps, from_text
 from postroom.store.transaction import Row, Transaction
 
 MERGED_SEGMENTS = 8
@@ -109,8 +109,7 @@ def _merge_small(tx: Transaction, collection: int) -> None:
     small = tx.all(SMALL_SEGMENTS, collection=collection, limit=MERGED_SEGMENTS)
     if len(small) < MERGED_SEGMENTS:
         return
-    among, params = any_of("segment", [row[0] for row in small])
-    rows = tx.all(POSTINGS.format(among=among), collection=collection, **params)
+    rows = all_among(tx, POSTINGS, [row[0] for row in small], collection=collection)
     documents, lengths, bases = array(NUMBER), array(NUMBER), dict[int, int]()
     for segment, own_documents, own_lengths, _ in small:
         bases[segment] = len(documents)

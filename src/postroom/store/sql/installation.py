@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from postroom.model.health import Lease, QueueLength, StorageSizes
 from postroom.store.sql.messages.message_reads import count_messages
-from postroom.store.sql.statements import moment, scalar, seconds
+from postroom.store.sql.statements import exists, moment, scalar, seconds
 from postroom.store.transaction import Engine, Transaction
 
 NAME = "SELECT value FROM metadata WHERE name = 'installation'"
@@ -76,9 +76,9 @@ def add_heartbeat(
 ) -> None:
     """Insert or renew a heartbeat; a new one also removes the expired heartbeats of its role."""
     name = f"{role} {holder}"
-    known = tx.one("SELECT 1 FROM leases WHERE name = :name", name=name)
+    is_known = exists(tx, "SELECT 1 FROM leases WHERE name = :name", name=name)
     claim(tx, name, holder, now=now, lifetime=lifetime)
-    if known is None:
+    if not is_known:
         tx.run(f"DELETE FROM leases WHERE {OF_ROLE} AND until <= :now", role=role, now=seconds(now))
         tx.announce("heartbeats")
 
@@ -90,12 +90,8 @@ def end_heartbeat(tx: Transaction, role: str, holder: str) -> None:
 
 def has_heartbeat(tx: Transaction, role: str, now: datetime) -> bool:
     """Whether any process has a heartbeat for a role."""
-    found = tx.one(
-        f"SELECT 1 FROM leases WHERE {OF_ROLE} AND until > :now LIMIT 1",
-        role=role,
-        now=seconds(now),
-    )
-    return found is not None
+    sql = f"SELECT 1 FROM leases WHERE {OF_ROLE} AND until > :now LIMIT 1"
+    return exists(tx, sql, role=role, now=seconds(now))
 
 
 MAX_COUNTED = 10_000

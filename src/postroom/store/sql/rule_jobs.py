@@ -21,6 +21,7 @@ from postroom.store.sql.statements import (
     page_of,
     scalar,
     seconds,
+    update,
 )
 from postroom.store.transaction import Row, Transaction
 
@@ -50,13 +51,8 @@ def claim_rule_jobs(
     due = tx.all(DUE, now=seconds(now), limit=limit)
     rows = [row for row in due if tx.claimable(FREE, "e", inbox=row[0], n=row[1], now=seconds(now))]
     for row in rows:
-        tx.run(
-            f"UPDATE rule_jobs SET holder = :holder, until = :until WHERE {_ROW_KEY}",
-            holder=holder,
-            until=seconds(until),
-            inbox=row[0],
-            n=row[1],
-        )
+        row_key = {"inbox": row[0], "number": row[1]}
+        update(tx, "rule_jobs", row_key, holder=holder, until=seconds(until))
     return [_rule_job(row, holder) for row in rows]
 
 
@@ -92,22 +88,16 @@ def settle_rule_job(
     next_at: datetime | None,
 ) -> None:
     """Record the outcome of a rule job: done, to be retried, or abandoned with an event."""
+    claim = {"inbox": job.inbox, "n": job.number, "holder": job.holder}
     if failed is not None and next_at is not None:
         tx.run(
             f"""UPDATE rule_jobs SET attempts = attempts + 1, next_at = :at, holder = NULL,
                       until = NULL WHERE {_ROW_KEY} AND holder = :holder""",
+            **claim,
             at=seconds(next_at),
-            inbox=job.inbox,
-            n=job.number,
-            holder=job.holder,
         )
         return
-    deleted = tx.run(
-        f"DELETE FROM rule_jobs WHERE {_ROW_KEY} AND holder = :holder",
-        inbox=job.inbox,
-        n=job.number,
-        holder=job.holder,
-    )
+    deleted = tx.run(f"DELETE FROM rule_jobs WHERE {_ROW_KEY} AND holder = :holder", **claim)
     row = tx.one(ABOUT, id=job.message_id)
     if failed is not None and deleted and row is not None:
         data = {"rule_id": job.rule_id, "rule": job.rule_name, "detail": failed[:500]}

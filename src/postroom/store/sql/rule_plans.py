@@ -23,8 +23,7 @@ from postroom.store.sql.events import MessageRef, count_mail
 from postroom.store.sql.messages.message_changes import change_each
 from postroom.store.sql.rules import ABOUT, cancel_rule_jobs, run_side_effects
 from postroom.store.sql.statements import (
-    any_of,
-    batches,
+    all_among,
     dumps,
     flag_names,
     from_text,
@@ -34,6 +33,7 @@ from postroom.store.sql.statements import (
     scalar,
     seconds,
     stored_view,
+    update,
     view_in,
 )
 from postroom.store.transaction import Row, Transaction
@@ -218,16 +218,14 @@ STATES = "SELECT id, labels, flags, mailboxes FROM messages WHERE id {among}"
 
 def states_of(tx: Transaction, ids: Sequence[str]) -> dict[str, MessageState]:
     """The current flags, labels and mailboxes of messages; removed messages are missing."""
-    found: dict[str, MessageState] = {}
-    for batch in batches(ids):
-        among, params = any_of("id", batch)
-        for message_id, labels, flags, mailboxes in tx.all(STATES.format(among=among), **params):
-            found[message_id] = MessageState(
-                labels=tuple(from_text(labels)),
-                flags=flag_names(flags),
-                mailboxes=tuple(from_text(mailboxes)),
-            )
-    return found
+    return {
+        message_id: MessageState(
+            labels=tuple(from_text(labels)),
+            flags=flag_names(flags),
+            mailboxes=tuple(from_text(mailboxes)),
+        )
+        for message_id, labels, flags, mailboxes in all_among(tx, STATES, ids)
+    }
 
 
 def name_sets(state: MessageState) -> tuple[set[str], set[str], set[str]]:
@@ -286,11 +284,8 @@ def apply_plan(
     for inbox_id, count in Counter(item.inbox_id for item in done).items():
         count_mail(tx, "rules", inbox_number(tx, inbox_id), now, count=count)
     _store_states(tx, stored.number, items)
-    tx.put(
-        "UPDATE plans SET state = 'applied', expires_at = :until WHERE number = :n",
-        until=seconds(now + UNDO_PERIOD),
-        n=stored.number,
-    )
+    expires_at = seconds(now + UNDO_PERIOD)
+    update(tx, "plans", {"number": stored.number}, state="applied", expires_at=expires_at)
     return ActionResult.of(tuple(item.message_id for item in items), (), plan.id)
 
 
@@ -395,7 +390,7 @@ def undo_plan(
         restored.append(item.message_id)
         failed += [FailedAction(item.message_id, Conflict.code, text) for text in problems]
         audit_item(tx, stored.plan, item, AuditRecord(actor, "undo_rule_plan", now), problems)
-    tx.put("UPDATE plans SET state = 'undone' WHERE number = :n", n=stored.number)
+    update(tx, "plans", {"number": stored.number}, state="undone")
     return ActionResult.of(tuple(restored), tuple(failed), plan_id)
 
 

@@ -19,7 +19,7 @@ from postroom.model.inbox import Visible
 from postroom.model.memory import Author, Link, Namespaces
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.memories import memory_links
-from postroom.store.sql.statements import Conditions, any_of, batches, seconds
+from postroom.store.sql.statements import Conditions, any_of, batches, exists, seconds, update
 from postroom.store.transaction import Transaction
 
 _LONG_RUN = 8
@@ -112,12 +112,12 @@ def _store_missing_digests(tx: Transaction, memory: int) -> None:
     rows = tx.all(TEXTS_FROM_MAIL, memory=memory)
     texts = [text for row in rows for text in row if text is not None]
     _add_digests(tx, memory, texts, with_parts=bool(_sources(tx, memory)))
-    tx.run("UPDATE mail_memories SET has_digests = 1 WHERE memory = :m", m=memory)
+    update(tx, "mail_memories", {"memory": memory}, has_digests=1)
 
 
 def has_missing_digests(tx: Transaction) -> bool:
     """Whether there are memories without digests."""
-    return tx.one("SELECT 1 FROM mail_memories WHERE has_digests = 0 LIMIT 1") is not None
+    return exists(tx, "SELECT 1 FROM mail_memories WHERE has_digests = 0 LIMIT 1")
 
 
 def repeated_memories(
@@ -172,27 +172,16 @@ def retain_digests(tx: Transaction, memory: int, removed_by: str | None) -> None
         return
     if not row[0]:
         _store_missing_digests(tx, memory)
-    tx.run(
-        "UPDATE mail_memories SET is_removed = 1, removed_by = :by WHERE memory = :memory",
-        by=removed_by,
-        memory=memory,
-    )
+    update(tx, "mail_memories", {"memory": memory}, is_removed=1, removed_by=removed_by)
     remove_unused_digests(tx, memory)
 
 
 def remove_unused_digests(tx: Transaction, memory: int) -> None:
     """Delete removed mail from the sources of a memory, and digests that have no source left."""
-    removed = [
-        source
-        for source in _sources(tx, memory)
-        if not memory_links.is_visible(tx, source, EVERYTHING)
-    ]
-    for source in removed:
-        tx.run(
-            "DELETE FROM mail_memory_sources WHERE memory = :memory AND source = :source",
-            memory=memory,
-            source=source,
-        )
+    sql = "DELETE FROM mail_memory_sources WHERE memory = :memory AND source = :source"
+    for source in _sources(tx, memory):
+        if not memory_links.is_visible(tx, source, EVERYTHING):
+            tx.run(sql, memory=memory, source=source)
     row = tx.one("SELECT is_removed FROM mail_memories WHERE memory = :m", m=memory)
     if row is None or not row[0] or _sources(tx, memory):
         return

@@ -16,10 +16,12 @@ from postroom.store.sql.statements import (
     Conditions,
     any_of,
     batches,
+    exists,
     from_text,
     insert_many,
     moment,
     seconds,
+    update,
 )
 from postroom.store.transaction import Row, Transaction
 
@@ -229,7 +231,7 @@ def mark_stale(tx: Transaction, memories: Sequence[int]) -> list[tuple[int, int]
         if row is None or all(existing):
             continue
         if row[1] or any(existing):
-            tx.run("UPDATE memories SET is_stale = 1 WHERE number = :n", n=memory)
+            update(tx, "memories", {"number": memory}, is_stale=1)
         else:
             removed.append((row[0], memory))
     return removed
@@ -265,6 +267,14 @@ def redirect_links(tx: Transaction, inbox: int, into: int, others: Sequence[int]
     )
 
 
+def unexpired(namespaces: Namespaces, now: datetime) -> Conditions:
+    """The memories `m` of the collections `s` that are in these namespaces and have not expired."""
+    where = Conditions()
+    where.add("(m.expires_at IS NULL OR m.expires_at > :now)", now=seconds(now))
+    where.within("s.name", namespaces, "namespace")
+    return where
+
+
 RECALLED = """
     SELECT s.name, m.key, m.summary, m.text, m.trust, m.is_stale, m.updated_at, x.target, m.number
       FROM ({found}) x JOIN memories m ON m.number = x.memory
@@ -291,9 +301,7 @@ def memories_about(
     targets, more = any_of("target", mail)
     found = f"""SELECT memory, address AS target FROM memory_ties WHERE address {people}
           UNION SELECT memory, target FROM memory_links WHERE target {targets}"""
-    where = Conditions()
-    where.add("(m.expires_at IS NULL OR m.expires_at > :now)", now=seconds(now))
-    where.within("s.name", namespaces, "namespace")
+    where = unexpired(namespaces, now)
     sql = RECALLED.format(found=found, where=where.sql)
     rows = tx.all(sql, **params, **more, **where.params, limit=limit * _BATCH_SIZE)
     shown: dict[int, Row] = {}
@@ -353,12 +361,9 @@ def tied_memories(
 
     Only memories in these namespaces count, and only ties through mail of *visible* inboxes.
     """
-    if tx.one("SELECT 1 FROM memory_ties LIMIT 1") is None:
+    if not exists(tx, "SELECT 1 FROM memory_ties LIMIT 1"):
         return []
-    where = Conditions()
-    where.add("(m.expires_at IS NULL OR m.expires_at > :now)", now=seconds(now))
-    where.within("s.name", namespaces, "namespace")
-    matches = _matches(tx, mail_shingles(text), where)
+    matches = _matches(tx, mail_shingles(text), unexpired(namespaces, now))
     addresses = {address.lower() for address in recipients}
     found = (
         _tied(tx, memory, count, addresses, visible)

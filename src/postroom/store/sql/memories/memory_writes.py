@@ -35,16 +35,11 @@ from postroom.store.sql.statements import (
     insert_numbered,
     seconds,
     seconds_or_none,
+    update,
 )
 from postroom.store.transaction import Transaction
 
 MAX_VERSIONS = 50
-UPDATE = """
-    UPDATE memories SET summary = :summary, text = :text, tags = :tags, trust = :trust,
-           written_by_owner = :written_by_owner, version = version + 1, is_stale = :is_stale,
-           expires_at = :expires_at, updated_at = :updated_at
-     WHERE number = :number
-"""
 INSERT_VERSION = """
     INSERT INTO memory_versions (memory, version, summary, text, tags, trust, updated_at)
     SELECT number, version, summary, text, tags, trust, updated_at FROM memories
@@ -191,14 +186,15 @@ def _save(tx: Transaction, collection: int, old: Stored | None, new: _New, now: 
         "is_stale": int(new.is_stale),
         "expires_at": seconds_or_none(new.expires_at),
         "updated_at": seconds(now),
+        "version": 1 if old is None else old.memory.version + 1,
     }
     if old is None:
-        own = {"collection": collection, "key": new.key, "version": 1, "created_at": seconds(now)}
+        own = {"collection": collection, "key": new.key, "created_at": seconds(now)}
         number = insert_numbered(tx, "memories", **own, **values)
     else:
         number = old.number
         tx.run(INSERT_VERSION, number=number)
-        tx.run(UPDATE, number=number, **values)
+        update(tx, "memories", {"number": number}, **values)
         tx.run(
             "DELETE FROM memory_versions WHERE memory = :memory AND version <= :oldest",
             memory=number,

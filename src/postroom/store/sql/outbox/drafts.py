@@ -55,6 +55,7 @@ from postroom.store.sql.statements import (
     scalar,
     seconds,
     seconds_or_none,
+    update,
     visible_numbers,
 )
 from postroom.store.transaction import Row, Transaction
@@ -200,12 +201,7 @@ def _restore_draft(tx: Transaction, message_id: str) -> str | None:
     )
     if row is None:
         return None
-    tx.run(
-        """UPDATE drafts SET sent_at = NULL, message_id = NULL, revision = :revision
-            WHERE id = :id""",
-        id=row[0],
-        revision=row[1],
-    )
+    update(tx, "drafts", {"id": row[0]}, sent_at=None, message_id=None, revision=row[1])
     return str(row[0])
 
 
@@ -298,7 +294,7 @@ def retry_mail(
     )
     unknown = _former_unknown(row) | {r.address: r.detail for r in again if r.status == "unknown"}
     if unknown:
-        _set_columns(tx, row, unknown=dumps(unknown))
+        update(tx, "outbox", {"inbox": inbox, "message": number}, unknown=dumps(unknown))
 
 
 def _why_not_again(message_id: str, statuses: set[str]) -> str:
@@ -372,8 +368,8 @@ def cancel_mail(
     if draft_id is None:
         save_draft(tx, replace(draft, authors=tuple(from_text(row[10] or "[]"))))
         draft_id = draft.id
-    it = {"id": draft_id, "replaces": dumps(draft.replaces) if draft.replaces else None}
-    tx.run("UPDATE drafts SET replaces = :replaces WHERE id = :id", **it)
+    replaces = dumps(draft.replaces) if draft.replaces else None
+    update(tx, "drafts", {"id": draft_id}, replaces=replaces)
     return Cancelled(draft_id, _remove(tx, row[5], row[0], message_id))
 
 
@@ -394,11 +390,6 @@ def _remove(tx: Transaction, inbox: int, number: int, message_id: str) -> tuple[
 def _former_unknown(row: Row) -> dict[str, str | None]:
     """The recipients that were `unknown` before a retry, with their details."""
     return dict(from_text(row[8] or "{}"))
-
-
-def _set_columns(tx: Transaction, row: Row, **values: object) -> None:
-    changes = ", ".join(f"{name} = :{name}" for name in values)
-    tx.run(f"UPDATE outbox SET {changes} WHERE {ROW_KEY}", inbox=row[5], message=row[0], **values)
 
 
 def _row(tx: Transaction, message_id: str, visible: Visible) -> Row:
@@ -432,7 +423,7 @@ def held_mail_facts(
     tx: Transaction, message_id: str, inbox_id: str, recipients: Sequence[str]
 ) -> HeldMailFacts:
     """The authors of a mail, which of these recipients are new, and the mail that it replaces."""
-    inbox = inbox_number(tx, inbox_id) or 0
+    inbox = inbox_number(tx, inbox_id)
     (authors,) = tx.one(AUTHORS, inbox=inbox, id=message_id) or (None,)
     ids = from_text(authors or "[]")
     names = {key.id: key.name for key in keys_by_id(tx, ids)} if ids else {}
