@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from postroom.extras import is_installed
 from postroom.model.memory import MAIL_COLLECTION, CollectionName, Unembedded, Vector, summary_of
 from postroom.model.values import dataclass
-from postroom.store.sql.statements import all_among, dumps, exists, from_text, scalar
+from postroom.store.sql.statements import all_among, dumps, exists, from_text, insert, scalar
 from postroom.store.transaction import Row, Transaction
 
 if TYPE_CHECKING:
@@ -184,8 +184,7 @@ def unindex_document(tx: Transaction, collection: int, source: int) -> None:
     if row is None:
         return
     document, length, in_buffer = row
-    sql = "INSERT INTO ranking_deletions (collection, document) VALUES (:collection, :document)"
-    tx.run(sql, collection=collection, document=document)
+    insert(tx, "ranking_deletions", collection=collection, document=document)
     counts = tx.one(COUNT_DELETED, collection=collection, length=length, in_buffer=in_buffer)
     live, deleted = counts or (0, 0)
     if deleted > max(MAX_TOMBSTONES, live):

@@ -31,24 +31,15 @@ KEY_COLUMNS = """id, name, scopes, inboxes, namespaces, accounts, created_at, la
     former_inboxes, expires_at, approval, recipients, client_id"""
 _KEYS = Listing(KEY_COLUMNS, "keys", "number")
 
-UPSERT_KEY = """
-    INSERT INTO keys (
-        id, name, secret_hash, scopes, inboxes, namespaces, accounts, created_at, expires_at,
-        approval, recipients, client_id
-    ) VALUES (
-        :id, :name, :secret_hash, :scopes, :inboxes, :namespaces, :accounts, :created_at,
-        :expires_at, :approval, :recipients, :client_id
-    )
-    ON CONFLICT (id) DO UPDATE SET secret_hash = excluded.secret_hash
-"""
-
 
 def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) -> bool:
     """Insert a key or replace its secret; False if it exists and is not replaced."""
     if not replaces and has_key(tx, key.id):
         return False
-    tx.run(
-        UPSERT_KEY,
+    insert(
+        tx,
+        "keys",
+        " ON CONFLICT (id) DO UPDATE SET secret_hash = excluded.secret_hash",
         id=key.id,
         name=key.name,
         secret_hash=secret_hash,

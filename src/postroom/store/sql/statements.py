@@ -66,9 +66,9 @@ def _insertion(table: str, columns: tuple[str, ...], end: str = "") -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values}){end}"
 
 
-def insert(tx: Transaction, table: str, /, **values: object) -> None:
-    """Insert one row; the keywords are its columns."""
-    tx.put(_insertion(table, tuple(values)), **values)
+def insert(tx: Transaction, table: str, end: str = "", /, **values: object) -> None:
+    """Insert one row; the keywords are its columns, and *end* ends the statement."""
+    tx.put(_insertion(table, tuple(values), end), **values)
 
 
 def insert_numbered(tx: Transaction, table: str, /, **values: object) -> int:
@@ -76,10 +76,12 @@ def insert_numbered(tx: Transaction, table: str, /, **values: object) -> int:
     return int(scalar(tx, _insertion(table, tuple(values), " RETURNING number"), **values))
 
 
-def insert_many(tx: Transaction, table: str, rows: Sequence[Mapping[str, object]]) -> None:
+def insert_many(
+    tx: Transaction, table: str, rows: Sequence[Mapping[str, object]], end: str = ""
+) -> None:
     """Insert rows that have the same columns."""
     if rows:
-        put_many(tx, _insertion(table, tuple(rows[0])), rows)
+        put_many(tx, _insertion(table, tuple(rows[0]), end), rows)
 
 
 def update(tx: Transaction, table: str, key: Mapping[str, object], /, **values: object) -> None:

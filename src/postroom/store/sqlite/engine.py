@@ -13,7 +13,7 @@ from typing import TypeVar
 import apsw
 
 from postroom.store.maintenance.lifecycle import MIGRATED, refuse_migrated
-from postroom.store.sql.statements import scalar
+from postroom.store.sql.statements import insert, scalar
 from postroom.store.sqlite.connection import (
     PipeNotifier,
     Reader,
@@ -187,11 +187,7 @@ class SqliteEngine:
             if tx.one(IS_COUNTED, name=name) is None:
                 continue
             tx.run("DELETE FROM sqlite_sequence WHERE name = :name", name=name)
-            tx.run(
-                "INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :number)",
-                name=name,
-                number=number,
-            )
+            insert(tx, "sqlite_sequence", name=name, seq=number)
 
     def clear_unused(self, tx: Transaction, table: str) -> None:
         """Rewrite the rows of a small table on pages that were overwritten with zeros.

@@ -19,7 +19,16 @@ from postroom.model.inbox import Visible
 from postroom.model.memory import Author, Link, Namespaces
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.memories import memory_links
-from postroom.store.sql.statements import Conditions, any_of, batches, exists, seconds, update
+from postroom.store.sql.statements import (
+    Conditions,
+    any_of,
+    batches,
+    exists,
+    insert,
+    insert_many,
+    seconds,
+    update,
+)
 from postroom.store.transaction import Transaction
 
 _LONG_RUN = 8
@@ -32,19 +41,7 @@ _BATCH_SIZE = 500
 _MAX_REPEATED = 20
 """The number of repeated memories whose sources a new one inherits."""
 
-ADD = """
-    INSERT INTO mail_memories (memory, collection, has_digests, is_removed)
-    VALUES (:memory, :collection, 1, 0)
-    ON CONFLICT DO NOTHING
-"""
-ADD_DIGEST = """
-    INSERT INTO mail_memory_digests (digest, memory) VALUES (:digest, :memory)
-     ON CONFLICT DO NOTHING
-"""
-ADD_SOURCE = """
-    INSERT INTO mail_memory_sources (memory, source) VALUES (:memory, :source)
-    ON CONFLICT DO NOTHING
-"""
+_ONCE = " ON CONFLICT DO NOTHING"
 WITHOUT_DIGESTS = """
     SELECT n.memory FROM mail_memories n JOIN ranking_collections s ON s.number = n.collection
      WHERE n.has_digests = 0 AND {where} ORDER BY n.memory LIMIT :limit
@@ -77,12 +74,14 @@ def store_digests(
     Long runs of words are stored too, so that a part of a memory is not trusted more than all of
     it: also of one that repeats another, or two copies would raise the trust of a text.
     """
-    tx.run(ADD, memory=memory, collection=collection)
+    new = {"memory": memory, "collection": collection, "has_digests": 1, "is_removed": 0}
+    insert(tx, "mail_memories", _ONCE, **new)
     sources = {memory_links.target_of(tx, link.to) for link in links if link.is_mail}
     _add_digests(tx, memory, texts, with_parts=bool(sources or repeated))
     for other in repeated:
         sources.update(_sources(tx, other))
-    tx.many(ADD_SOURCE, [{"memory": memory, "source": source} for source in sorted(sources)])
+    rows = [{"memory": memory, "source": source} for source in sorted(sources)]
+    insert_many(tx, "mail_memory_sources", rows, _ONCE)
 
 
 def _add_digests(tx: Transaction, memory: int, texts: Iterable[str], *, with_parts: bool) -> None:
@@ -91,7 +90,8 @@ def _add_digests(tx: Transaction, memory: int, texts: Iterable[str], *, with_par
         digests.add(_digest(terms))
         if with_parts:
             digests.update(_digest(run) for run in _runs(terms, _LONG_RUN))
-    tx.many(ADD_DIGEST, [{"digest": digest, "memory": memory} for digest in sorted(digests)])
+    rows = [{"digest": digest, "memory": memory} for digest in sorted(digests)]
+    insert_many(tx, "mail_memory_digests", rows, _ONCE)
 
 
 def _sources(tx: Transaction, memory: int) -> list[str]:

@@ -164,10 +164,6 @@ def _recipient_of(
     return next(iter(recipients.values())) if is_clear else None
 
 
-PAUSE = """
-    INSERT INTO metadata (name, value) VALUES ('outbox_paused', :value)
-     ON CONFLICT (name) DO NOTHING
-"""
 IS_PAUSED = "SELECT 1 FROM metadata WHERE name IN ('outbox_paused', 'migrated', 'backup')"
 """An installation that was migrated away and a backup never send: another installation does."""
 
@@ -262,7 +258,7 @@ def is_paused(tx: Transaction) -> bool:
 def pause_outbox(tx: Transaction, *, paused: bool) -> OutboxState:
     """Pause or resume the outbox. Raises Conflict if this installation may not send."""
     if paused:
-        tx.run(PAUSE, value=b"\1")
+        insert(tx, "metadata", " ON CONFLICT DO NOTHING", name="outbox_paused", value=b"\1")
     else:
         refuse_sending(tx)
         tx.run("DELETE FROM metadata WHERE name = 'outbox_paused'")
