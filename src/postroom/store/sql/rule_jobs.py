@@ -151,10 +151,10 @@ def list_plans(
 
 def get_plan(tx: Transaction, plan_id: str, visible: Visible) -> RulePlan:
     """One plan, with who applied it. Raises NotFound."""
-    stored = stored_plan(tx, plan_id, visible)
-    if not stored.plan.authors:
+    number, plan = stored_plan(tx, plan_id, visible)
+    if not plan.authors:
         raise NotFound(f"{plan_id} is not a plan of a rule")
-    return _rule_plan(tx, stored.number, stored.plan)
+    return _rule_plan(tx, number, plan)
 
 
 def _rule_plan(tx: Transaction, number: int, plan: Plan) -> RulePlan:
