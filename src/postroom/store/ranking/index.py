@@ -20,6 +20,7 @@ from postroom.store.transaction import Row, Transaction
 if TYPE_CHECKING:
     from postroom.store.ranking.collection import CollectionCache
     from postroom.store.ranking.searchers import MailSearcher, MemorySearcher
+    from postroom.store.search.index import IndexSearcher
 
 MAIL_CHARS = 20_000
 """How much of a message is indexed."""
@@ -362,6 +363,9 @@ class RankingIndex:
     The first use imports numpy. Where it is not installed, results are the same, but slower.
     """
 
+    def __init__(self, searcher: IndexSearcher) -> None:
+        self._searcher = searcher
+
     @cached_property
     def _cache(self) -> CollectionCache[Any, Any]:
         from postroom.store.ranking.collection import CollectionCache
@@ -384,4 +388,4 @@ class RankingIndex:
     def mail(self) -> MailSearcher:
         from postroom.store.ranking.searchers import MailSearcher
 
-        return MailSearcher(self._cache)
+        return MailSearcher(self._cache, self._searcher)
