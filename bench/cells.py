@@ -45,6 +45,7 @@ from postroom.pipeline.ingest import Arrival, receive_many
 from postroom.pipeline.services import Services
 from postroom.store import postgres as store_on_postgres
 from postroom.store.search.index import compact
+from tests.bare_services import NO_PROVIDERS
 from tests.mails import mail, new_inbox
 from tests.servers import postgres
 from tests.servers.cells import Cell, routed
@@ -182,7 +183,9 @@ async def fill(sides: list[Side], folder: Path, messages: int) -> Measure:
         url = side.cell.env["POSTROOM_DATABASE_URL"]
         store = await store_on_postgres.open_store(url, folder, bytes.fromhex(AUDIT_KEY))
         blobs = FileBlobs(side.cell.data / "blobs")
-        opened.append(Services(store=store, blobs=blobs, domains=(side.cell.domain,)))
+        opened.append(
+            Services(**NO_PROVIDERS, store=store, blobs=blobs, domains=(side.cell.domain,))
+        )
         side.inboxes = [await new_inbox(opened[-1], f"box{n}") for n in range(INBOXES)]
     taken: list[list[float]] = [[], []]
     cpu: list[list[float]] = [[], []]

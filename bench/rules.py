@@ -23,6 +23,7 @@ from postroom.model.view import EVERYTHING
 from postroom.operations import rules
 from postroom.rules.parser import parse_rule
 from postroom.rules.planning import PlanDraft
+from tests.bare_services import NO_PROVIDERS
 
 RULE = parse_rule("""
 name: Supplier
@@ -66,6 +67,7 @@ async def measure(folder: Path, messages: int) -> bool:
     with patch.object(loading, "Corpus", MarkedCorpus):
         loaded = await loading.load(folder, messages)
     ctx = RequestContext(
+        **NO_PROVIDERS,
         store=loaded.store,
         blobs=FileBlobs(folder / "blobs"),
         caller=OWNER,

@@ -34,6 +34,7 @@ async def _receive(folder: Path, log: Path, count: int, defect: str) -> None:
     from postroom.pipeline.blobs import claim_blob_store
     from postroom.pipeline.services import Services
     from postroom.store.sqlite import open_store
+    from tests.bare_services import NO_PROVIDERS
     from tests.faults.defects import DEFECTS
     from tests.mails import deliver, mail, new_inbox
 
@@ -43,7 +44,7 @@ async def _receive(folder: Path, log: Path, count: int, defect: str) -> None:
     blocking._MAX_THREADS = 1
     said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     store = await open_store(folder / "postroom.db")
-    services = Services(store=store, blobs=FileBlobs(folder / "blobs"))
+    services = Services(**NO_PROVIDERS, store=store, blobs=FileBlobs(folder / "blobs"))
     await claim_blob_store(store, services.blobs)
     known = await store.inboxes_at(["bo@postroom.localhost"])
     inbox = known.get("bo@postroom.localhost") or await new_inbox(services)

@@ -14,6 +14,7 @@ from postroom.pipeline.services import Services
 from postroom.store import postgres, sqlite
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.store import Store
+from tests.bare_services import NO_PROVIDERS
 from tests.mails import new_inbox
 
 OpenAgain = Callable[[], Awaitable[Store]]
@@ -45,7 +46,9 @@ def clock_from(start: datetime) -> Iterator[datetime]:
 @pytest.fixture
 def services(store: Store, tmp_path: Path) -> Services:
     times = clock_from(datetime(2026, 5, 1, tzinfo=UTC))
-    return Services(store=store, blobs=FileBlobs(tmp_path / "blobs"), clock=lambda: next(times))
+    return Services(
+        **NO_PROVIDERS, store=store, blobs=FileBlobs(tmp_path / "blobs"), clock=lambda: next(times)
+    )
 
 
 @pytest.fixture

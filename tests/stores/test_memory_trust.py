@@ -19,6 +19,7 @@ from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store.sqlite import open_store
 from postroom.store.store import Store
+from tests.bare_services import NO_PROVIDERS
 from tests.mails import deliver, mail, new_inbox
 
 AGENT = Author(visible=EVERYTHING, namespaces=EVERYTHING, is_owner=False)
@@ -75,7 +76,9 @@ async def _live(history: list[Write | Delete]) -> list[Memory]:
     with TemporaryDirectory() as folder:
         store = await open_store(Path(folder) / "trust.db")
         try:
-            services = Services(store=store, blobs=FileBlobs(Path(folder) / "blobs"))
+            services = Services(
+                **NO_PROVIDERS, store=store, blobs=FileBlobs(Path(folder) / "blobs")
+            )
             received = await deliver(services, await new_inbox(services), mail())
             return await _raised(store, services, received.message_id, history)
         finally:

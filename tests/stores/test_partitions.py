@@ -17,6 +17,7 @@ from postroom.store.postgres import open_store
 from postroom.store.sql.messages.message_reads import PLACE
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.store import Store
+from tests.bare_services import NO_PROVIDERS
 from tests.mails import deliver, mail, new_inbox
 from tests.stores import partitions
 
@@ -71,7 +72,7 @@ async def test_queries_of_one_inbox_read_one_partition(
     name: str, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store(database_url, tmp_path)
-    services = Services(store=store, blobs=FileBlobs(tmp_path))
+    services = Services(**NO_PROVIDERS, store=store, blobs=FileBlobs(tmp_path))
     inbox = await new_inbox(services, "bo")
     one = await deliver(services, inbox, mail("One", attachments=FILES, message_id="<one@x>"))
     await deliver(services, inbox, mail("Re: One", in_reply_to="<one@x>"))
@@ -89,7 +90,7 @@ async def test_an_arriving_message_reads_one_partition(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store(database_url, tmp_path)
-    services = Services(store=store, blobs=FileBlobs(tmp_path))
+    services = Services(**NO_PROVIDERS, store=store, blobs=FileBlobs(tmp_path))
     inbox = await new_inbox(services, "bo")
     await deliver(services, inbox, mail("One", message_id="<one@x>"))
     statements = partitions.record(monkeypatch)

@@ -21,6 +21,7 @@ from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store.sqlite import open_store
 from postroom.store.sqlite.connection import SqliteTransaction
+from tests.bare_services import NO_PROVIDERS
 from tests.mails import SOME, deliver, mail, new_inbox
 from tests.stores.sends import a_send
 
@@ -58,7 +59,7 @@ async def test_a_thread_or_a_message_is_found_by_an_index(
     statements: dict[str, dict[str, object]], tmp_path: Path
 ) -> None:
     store = await open_store(tmp_path / "postroom.db")
-    await use_two_inboxes(Services(store=store, blobs=FileBlobs(tmp_path)))
+    await use_two_inboxes(Services(**NO_PROVIDERS, store=store, blobs=FileBlobs(tmp_path)))
     await store.close()
 
     connection = apsw.Connection(str(tmp_path / "postroom.db"))

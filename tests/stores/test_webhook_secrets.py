@@ -18,7 +18,6 @@ from postroom.model.inbox import Inbox
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.pipeline.webhooks import Webhooks, sign
-from postroom.ports.provider import NoWebhookClient
 from postroom.store import sqlite, webhooks
 from postroom.store.audited_store import AuditHmac
 from postroom.store.open import KEY_FILE, load_key
@@ -195,9 +194,7 @@ async def test_without_the_key_deliveries_wait_and_are_not_lost(
     await deliver(services, inbox, mail("News"))
     other = Store(services.store.engine, AuditHmac(b"x" * 32))  # type: ignore[attr-defined]
     [job] = await claimed(other)
-    posted = await Webhooks(
-        replace(services, store=other, webhook_client=NoWebhookClient())
-    )._attempt(job)
+    posted = await Webhooks(replace(services, store=other))._attempt(job)
     assert ((), None) == (job.secrets, posted.code)
     assert "postroom webhook renew whk_1" in posted.detail
     later = NOW + timedelta(days=1)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,9 +79,10 @@ async def route_all(
 
     The relay may be one of this process, or of a process that was running lately.
     """
-    has_external_route = account_id is not None or services.has_relay
-    has_external_route = has_external_route or await services.store.has_heartbeat(
-        RELAY_SEEN, services.clock()
+    has_external_route = (
+        account_id is not None
+        or services.has_relay
+        or await services.store.has_heartbeat(RELAY_SEEN, services.clock())
     )
     return {
         address: _route(services, address, local, has_external_route=has_external_route)
@@ -94,9 +95,9 @@ def _route(
 ) -> Recipient:
     if address.lower() in local:
         return Recipient(address, "delivered")
-    if address.rpartition("@")[2].lower() in services.domains:
+    if _domain(address) in services.domains:
         return Recipient(address, "failed", "no inbox has this address")
-    if has_external_route or address.rpartition("@")[2].lower() in services.cell_domains:
+    if has_external_route or _domain(address) in services.cell_domains:
         return Recipient(address, "queued")
     return Recipient(address, "captured", "no relay is configured, so it was not sent")
 
@@ -106,7 +107,7 @@ def external_recipients(
 ) -> list[str]:
     """The recipients to whom a mail leaves once there is a relay."""
     others = (address for address in addresses if address.lower() not in local)
-    return [a for a in others if a.rpartition("@")[2].lower() not in services.domains]
+    return [address for address in others if _domain(address) not in services.domains]
 
 
 class NoLogin(Exception):
@@ -154,7 +155,6 @@ class AccountSenders:
             await entry.close_if_unused()
 
     async def close(self) -> None:
-        """Close all senders."""
         for account_id in list(self._senders):
             await _close_if_unused(self._senders.pop(account_id, None))
 
@@ -203,14 +203,6 @@ class _Cell:
         if self.is_failing:
             return not self.attempts and now >= self.paused_until
         return not self.attempts or now - self.attempts[0] <= SLOW_S
-
-    @contextmanager
-    def attempt(self, began: float) -> Iterator[None]:
-        self.attempts.append(began)
-        try:
-            yield
-        finally:
-            self.attempts.remove(began)
 
     def record(self, outcomes: Mapping[str, Outcome], now: float) -> None:
         """Record whether it accepted or permanently rejected anything: then it responds."""
@@ -271,24 +263,23 @@ class CellSenders:
         if not cell.may_try(now):
             outcome = Outcome("deferred", UNAVAILABLE.format(_domain(envelope.recipients[0])))
             return dict.fromkeys(envelope.recipients, outcome)
-        with cell.attempt(now):
+        cell.attempts.append(now)
+        try:
             outcomes = dict(await cell.sender.transmit(envelope, raw, _accepted))
             unknown = tuple(a for a, outcome in outcomes.items() if outcome.result == "unknown")
             if unknown:  # only the connection may have been lost
                 again = replace(envelope, recipients=unknown)
                 outcomes |= await cell.sender.transmit(again, raw, _accepted)
+        finally:
+            cell.attempts.remove(now)
         cell.record(outcomes, self.clock())
-        return {address: _repeatable(outcome) for address, outcome in outcomes.items()}
+        unconfirmed = Outcome("deferred", UNCONFIRMED)
+        return {a: unconfirmed if o.result == "unknown" else o for a, o in outcomes.items()}
 
     async def close(self) -> None:
-        """Close all connections."""
         for cell in set(self._cells.values()):
             await cell.sender.close()
 
 
 def _domain(address: str) -> str:
     return address.rpartition("@")[2].lower()
-
-
-def _repeatable(outcome: Outcome) -> Outcome:
-    return Outcome("deferred", UNCONFIRMED) if outcome.result == "unknown" else outcome

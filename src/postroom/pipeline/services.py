@@ -28,15 +28,7 @@ from postroom.pipeline.event_watch import Watch
 from postroom.pipeline.parse_worker import Parser, TextExtractor
 from postroom.ports.blobs import BlobStore
 from postroom.ports.imap import LiveImap
-from postroom.ports.provider import (
-    Embedder,
-    Fetcher,
-    Inbound,
-    NoProviders,
-    NoWebhookClient,
-    Providers,
-    WebhookClient,
-)
+from postroom.ports.provider import Embedder, Fetcher, Inbound, Providers, WebhookClient
 from postroom.store.transaction import Topic
 
 if TYPE_CHECKING:
@@ -135,6 +127,8 @@ class Services:
 
     store: Store
     blobs: BlobStore
+    providers: Providers
+    webhook_client: WebhookClient
     imap: LiveImap | None = None
     limits: Limits = field(default_factory=Limits)
     domains: tuple[str, ...] = ("postroom.localhost",)
@@ -149,9 +143,7 @@ class Services:
     embedding_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     parser: Parser = field(default_factory=lambda: Parser(Limits()))
     text_extractor: TextExtractor = field(default_factory=TextExtractor)
-    webhook_client: WebhookClient = field(default_factory=NoWebhookClient)
     inbound: Mapping[str, Inbound] = field(default_factory=dict)
-    providers: Providers = field(default_factory=NoProviders)
     gate: Gate = Gate()
     oauth: OAuthOptions = field(default_factory=OAuthOptions)
     rule_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)

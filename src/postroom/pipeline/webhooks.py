@@ -41,18 +41,13 @@ def sign(secret: str, webhook_id: str, timestamp: int, body: bytes) -> str:
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
+_SHOWN = ("id", "type", "at", "inbox_id", "thread_id", "message_id", "data")
+
+
 def payload(event: Event, message: MessageRow | None = None) -> bytes:
     """The body of a delivery: the event as every surface shows it, with its message as a row."""
     at = _moment(event.at)
-    shape: dict[str, object] = {
-        "id": event.id,
-        "type": event.type,
-        "at": at,
-        "inbox_id": event.inbox_id,
-        "thread_id": event.thread_id,
-        "message_id": event.message_id,
-        "data": event.data,
-    }
+    shape: dict[str, object] = {name: getattr(event, name) for name in _SHOWN} | {"at": at}
     if message is not None:
         shape["message"] = _row(message)
     return _body(event.type, at, {"untrusted": True, **shape})
@@ -172,7 +167,9 @@ class Webhooks:
 
     async def _deliver(self, job: WebhookJob) -> None:
         try:
-            stopped = await self._stopped(job)
+            stopped = job.event and await webhook_refusal(
+                self.services, job.made_by, only(job.event.inbox_id)
+            )
             posted = await self._attempt(job) if not stopped else WebhookResponse(None, stopped)
             now = self.services.clock()
             is_last = job.event is None or now - job.first_at >= GIVE_UP_AFTER or bool(stopped)
@@ -185,12 +182,6 @@ class Webhooks:
             log.exception("webhooks.failed")
         finally:
             self._in_progress[job.webhook] -= 1
-
-    async def _stopped(self, job: WebhookJob) -> str:
-        """Why the key of the webhook does not allow it this event; empty if it does."""
-        if job.event is None:
-            return ""
-        return await webhook_refusal(self.services, job.made_by, only(job.event.inbox_id))
 
     async def _attempt(self, job: WebhookJob) -> WebhookResponse:
         """The result of an attempt; any failure is a result, and tried again later."""

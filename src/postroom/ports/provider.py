@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
-from postroom.errors import FeatureDisabled
 from postroom.model.account import (
     Account,
     Capabilities,
@@ -179,56 +178,6 @@ class Providers(Protocol):
         """Ask once whether the person has signed in."""
 
 
-class NoProviders:
-    """For an installation that has only local inboxes."""
-
-    def open(self, account: Account) -> AbstractAsyncContextManager[Provider]:
-        raise RuntimeError(f"{account.id} cannot be opened: no providers")
-
-    def sender(self, account: Account) -> Sender:
-        raise RuntimeError(f"{account.id} cannot send: no providers")
-
-    async def check(self, account: Account, secret: Secret | None) -> Capabilities:
-        raise FeatureDisabled("accounts at providers are not available here")
-
-    async def create_alias(self, account: Account, alias: RemoteIdentity) -> RemoteIdentity:
-        raise FeatureDisabled("accounts at providers are not available here")
-
-    def has_secret(self, account_id: str) -> bool:
-        return False
-
-    def login_fingerprint(self, account_id: str) -> str | None:
-        return None
-
-    def store_secret(self, account_id: str, secret: Secret) -> None:
-        raise FeatureDisabled("accounts at providers are not available here")
-
-    def remove_secret(self, account_id: str) -> None:
-        """There is nothing to remove."""
-
-    def start_sign_in(
-        self,
-        provider: str,
-        scopes: Sequence[str],
-        redirect: str,
-        state_of: Callable[[str], str],
-    ) -> SignIn:
-        raise FeatureDisabled("accounts at providers are not available here")
-
-    async def finish_sign_in(
-        self, provider: str, scopes: Sequence[str], sign_in: SignIn, pasted: str
-    ) -> Secret:
-        raise FeatureDisabled("accounts at providers are not available here")
-
-    async def start_device_sign_in(self, provider: str, scopes: Sequence[str]) -> DeviceSignIn:
-        raise FeatureDisabled("accounts at providers are not available here")
-
-    async def poll_device_sign_in(
-        self, provider: str, scopes: Sequence[str], device_code: str
-    ) -> Secret | DeviceAnswer:
-        raise FeatureDisabled("accounts at providers are not available here")
-
-
 @dataclass(frozen=True, slots=True)
 class InboundRequest:
     """A request of the provider: headers by lower-case name, body, and time of arrival."""
@@ -299,16 +248,6 @@ class WebhookClient(Protocol):
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         """Post once; redirects are not followed. Does not raise."""
-
-
-class NoWebhookClient:
-    """For an installation without webhooks."""
-
-    def check(self, url: str) -> None:
-        """Permit every URL: none is called."""
-
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
-        return WebhookResponse(None, "webhooks are not available here")
 
 
 class Embedder(Protocol):

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from postroom.model.mail.message import MessageRow
 from postroom.model.mail.storage import MessageQuery
-from postroom.model.memory import (
-    Author,
-    EmbeddedQuery,
-    Keyword,
-    Memory,
-    MemoryChange,
-    MemoryHit,
-    MemoryQuery,
-    Namespaces,
-    Similar,
-    Unembedded,
-    Vector,
-)
-from postroom.model.page import Found, Slice
+from postroom.model.memory import Memory, Namespaces, Unembedded
+from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
 from postroom.store.audited_store import (
     AuditedStore,
@@ -42,6 +30,20 @@ from postroom.store.transaction import Engine, Transaction
 
 _AT_ONCE = 500
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def ranked(
+    search: Callable[[RankingIndex], Callable[Concatenate[Transaction, P], T]],
+) -> Callable[Concatenate[MemoryStore, P], Coroutine[Any, Any, T]]:
+    """Declare a method that runs a search of the ranking index in a read transaction."""
+
+    async def method(self: MemoryStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.engine.read(lambda tx: search(self._ranking)(tx, *args, **kwargs))
+
+    return method
+
 
 def _has_ranking_work(tx: Transaction, now: datetime, *, can_embed: bool) -> bool:
     return (
@@ -58,8 +60,14 @@ class MemoryStore(AuditedStore):
     def __init__(self, engine: Engine, audit_hmac: AuditHmac) -> None:
         super().__init__(engine, audit_hmac)
         self._searcher = IndexSearcher()
-        self._ranking = RankingIndex()  # shared with the copies that `by` makes
+        self._ranking = RankingIndex(self._searcher)  # shared with the copies that `by` makes
 
+    save_memory = writes(
+        memory_writes.save_memory, audit_if=is_found, target=lambda change, *_, **__: change.key
+    )
+    remove_memory = writes(
+        sql_memories.remove_memory, audit_if=bool, target=lambda _namespace, key, **_: key
+    )
     import_memories = writes(memory_writes.import_memories)
     memory = reads(sql_memories.get_memory)
     memories = reads(sql_memories.list_memories)
@@ -68,29 +76,17 @@ class MemoryStore(AuditedStore):
     memories_about = reads(memory_links.memories_about)
     tied_memories = reads(memory_links.tied_memories)
     has_ranking_work = reads(_has_ranking_work)
+    store_vectors = writes_unaudited(ranking_index.store_vectors)
     index_messages = writes_unaudited(ranking_index.index_messages)
     count_unembedded = reads(ranking_index.count_unembedded)
     unembedded = reads(ranking_index.unembedded)
     embedded_by_others = reads(ranking_index.embedded_by_others)
-
-    async def save_memory(
-        self, change: MemoryChange, author: Author, *, now: datetime, is_new_allowed: bool
-    ) -> Memory | None:
-        put = partial(
-            memory_writes.save_memory,
-            change=change,
-            author=author,
-            now=now,
-            is_new_allowed=is_new_allowed,
-        )
-        return await self.write(put, audit_if=is_found, target=change.key)
-
-    async def remove_memory(self, namespace: str, key: str, *, now: datetime, by: str = "") -> bool:
-        return await self.write(
-            lambda tx: sql_memories.remove_memory(tx, namespace, key, now, by),
-            audit_if=bool,
-            target=key,
-        )
+    search_memories = ranked(lambda index: index.memories.find)
+    search_embedded_memories = ranked(lambda index: index.memories.find_embedded)
+    search_keywords = ranked(lambda index: index.memories.find_keywords)
+    similar_memories = ranked(lambda index: index.memories.find_similar)
+    rank_mail = ranked(lambda index: index.mail.find)
+    unindexed_mail = ranked(lambda index: index.mail.find_unindexed)
 
     async def all_memories(self, namespaces: Namespaces, *, now: datetime) -> AsyncIterator[Memory]:
         """All memories of these namespaces, in order of arrival."""
@@ -106,48 +102,6 @@ class MemoryStore(AuditedStore):
             return 0
         return await self.engine.write(
             lambda tx: mail_texts.store_missing_digests(tx, EVERYTHING, limit)
-        )
-
-    async def search_memories(
-        self, query: MemoryQuery, embedded: EmbeddedQuery
-    ) -> Found[MemoryHit]:
-        """The most relevant memories first, by terms and, if given, by vector."""
-        return await self.engine.read(lambda tx: self._ranking.memories.find(tx, query, embedded))
-
-    async def search_embedded_memories(
-        self, query: MemoryQuery, embedded: EmbeddedQuery, *, max_unembedded: int
-    ) -> Found[MemoryHit] | None:
-        """Like `search_memories`, or None if 1 to *max_unembedded* memories lack a vector."""
-        return await self.engine.read(
-            lambda tx: self._ranking.memories.find_embedded(tx, query, embedded, max_unembedded)
-        )
-
-    async def search_keywords(
-        self, query: MemoryQuery, keywords: Sequence[Keyword], *, needs_all: bool
-    ) -> Found[MemoryHit]:
-        return await self.engine.read(
-            lambda tx: self._ranking.memories.find_keywords(
-                tx, query, keywords, needs_all=needs_all
-            )
-        )
-
-    async def similar_memories(self, memory: Memory, *, now: datetime) -> tuple[Similar, ...]:
-        """Memories of the namespace with another key and nearly the same meaning."""
-        query = MemoryQuery(memory.namespace, now)
-        return await self.engine.read(
-            lambda tx: self._ranking.memories.find_similar(tx, memory, query)
-        )
-
-    async def rank_mail(self, query: MessageQuery, embedded: EmbeddedQuery) -> Found[MessageRow]:
-        """Like `search_memories`, for indexed mail; `q` is ignored. Raises NotFound."""
-        return await self.engine.read(
-            lambda tx: self._ranking.mail.find(tx, self._searcher, query, embedded)
-        )
-
-    async def unindexed_mail(self, query: MessageQuery, *, limit: int) -> list[int]:
-        """The newest messages that match and are not in the ranking index. Raises NotFound."""
-        return await self.engine.read(
-            lambda tx: self._ranking.mail.find_unindexed(tx, self._searcher, query, limit)
         )
 
     async def index_mail(self, *, limit: int, starts: bool) -> int:
@@ -169,9 +123,6 @@ class MemoryStore(AuditedStore):
                 tx, matching_numbers(tx, newest, self._searcher), model
             )
         )
-
-    async def store_vectors(self, model: str, vectors: Sequence[tuple[Unembedded, Vector]]) -> None:
-        await self.engine.write(lambda tx: ranking_index.store_vectors(tx, model, vectors))
 
     async def remove_vectors_of_other_models(self, model: str) -> None:
         found = await self.engine.read(

@@ -18,6 +18,7 @@ from postroom.model.values import dataclass
 from postroom.store.audited_store import AuditHmac
 from postroom.store.maintenance.lifecycle import refuse_incomplete, refuse_migrated, state_of
 from postroom.store.search.index import add_missing_flag_sets
+from postroom.store.sql.statements import insert
 from postroom.store.store import Store
 from postroom.store.transaction import Engine, Transaction
 from postroom.store.webhooks import encrypt_secrets_in_clear, has_secrets_in_clear
@@ -25,9 +26,6 @@ from postroom.store.webhooks import encrypt_secrets_in_clear, has_secrets_in_cle
 KEY_FILE, MARK_FILE = "audit.key", "audit.mark"
 _KEY_BYTES = 32
 
-INSERT_FINGERPRINT = """
-    INSERT INTO metadata (name, value) VALUES ('audit_key', :value) ON CONFLICT (name) DO NOTHING
-"""
 OTHER_KEY = (
     "the audit log of this installation uses another key; set POSTROOM_AUDIT_KEY to the one that "
     "its other machines have, or restore its audit.key (docs/how-to/operations.md); if this "
@@ -85,7 +83,8 @@ async def _our_key(engine: Engine, folder: Path, key: bytes | None) -> bytes:
 
 def _store_fingerprint(tx: Transaction, audit_hmac: AuditHmac) -> dict[str, bytes]:
     """Store the fingerprint of the key, unless another process was first."""
-    tx.put(INSERT_FINGERPRINT, value=audit_hmac.fingerprint)
+    fingerprint = audit_hmac.fingerprint
+    insert(tx, "metadata", " ON CONFLICT DO NOTHING", name="audit_key", value=fingerprint)
     return state_of(tx)
 
 

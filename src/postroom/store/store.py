@@ -18,8 +18,8 @@ from time import monotonic
 from postroom.errors import MailError
 from postroom.model.event import AuditCheck
 from postroom.model.health import StorageSizes
-from postroom.model.inbox import AddressRights, Label, Mailbox, Visible
-from postroom.model.key import Key, OAuthToken, WebSession
+from postroom.model.inbox import Label, Mailbox, Visible
+from postroom.model.key import Key, WebSession
 from postroom.model.mail.message import BlobKey, MessageRow
 from postroom.model.mail.sending import StoredDraft
 from postroom.model.mail.storage import MessageQuery, RawMessage
@@ -37,10 +37,8 @@ from postroom.store.search.index import (
 )
 from postroom.store.sql import audit as sql_audit
 from postroom.store.sql import credentials as sql_credentials
-from postroom.store.sql import events as sql_activity
 from postroom.store.sql import events as sql_events
 from postroom.store.sql import inboxes as sql_inboxes
-from postroom.store.sql import installation as sql_health
 from postroom.store.sql import installation as sql_installation
 from postroom.store.sql import rule_jobs, statements
 from postroom.store.sql import rule_plans as sql_plans
@@ -65,6 +63,10 @@ from postroom.store.webhooks import WebhookStore
 
 _AT_ONCE = 500
 _USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+def _id_of(value: Key | StoredDraft, *_: object, **__: object) -> str:
+    return value.id
 
 
 class Store(MemoryStore, WebhookStore):
@@ -158,9 +160,7 @@ class Store(MemoryStore, WebhookStore):
     draft = reads(sql_drafts.get_draft)
     drafts = reads(sql_drafts.list_drafts)
     remove_draft = writes(sql_drafts.remove_draft, audit_if=bool)
-
-    async def save_draft(self, draft: StoredDraft) -> None:
-        await self.write(lambda tx: sql_drafts.save_draft(tx, draft), target=draft.id)
+    save_draft = writes(sql_drafts.save_draft, target=_id_of)
 
     # Outbox
     claim_mail = writes(claims.claim_mail)
@@ -259,24 +259,15 @@ class Store(MemoryStore, WebhookStore):
     identity_at = reads(sql_identities.identity_at)
     remove_identity = writes(sql_identities.remove_identity, audit_if=bool)
     change_identity = writes(sql_identities.change_identity, audit_if=is_found)
-
-    async def check_alias(self, email: str, inbox_id: str, rights: AddressRights) -> None:
-        """Raise what `add_identity` would raise."""
-        await self.engine.read(lambda tx: sql_identities.check_alias(tx, email, inbox_id, rights))
+    check_alias = reads(sql_identities.check_alias)
 
     # Keys
+    add_key = writes(sql_credentials.add_key, audit_if=bool, target=_id_of)
     has_key = reads(sql_credentials.has_key)
     keys = reads(sql_credentials.list_keys)
     keys_by_id = reads(sql_credentials.keys_by_id)
     update_key = writes(sql_credentials.update_key, audit_if=is_found)
     remove_key = writes(sql_credentials.remove_key, audit_if=bool)
-
-    async def add_key(self, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
-        return await self.write(
-            lambda tx: sql_credentials.add_key(tx, key, secret_hash, replaces=replaces),
-            audit_if=bool,
-            target=key.id,
-        )
 
     async def key_by_hash(self, secret_hash: bytes, now: datetime) -> Key | None:
         """The key with this hash, or the grant whose access token has it; its `last_used_at` is
@@ -296,6 +287,7 @@ class Store(MemoryStore, WebhookStore):
         return key
 
     # OAuth
+    add_grant = writes(sql_credentials.add_grant, target=_id_of)
     add_oauth_client = writes(sql_credentials.add_oauth_client)
     oauth_client = reads(sql_credentials.oauth_client)
     oauth_token = reads(sql_credentials.oauth_token)
@@ -304,14 +296,6 @@ class Store(MemoryStore, WebhookStore):
     unfinished_grants = reads(sql_credentials.unfinished_grants)
     signed_in_grants = reads(sql_credentials.signed_in_grants)
     remove_expired_tokens = writes_unaudited(sql_credentials.remove_expired_tokens)
-
-    async def add_grant(
-        self, key: Key, secret_hash: bytes, code: OAuthToken, code_hash: bytes
-    ) -> None:
-        await self.write(
-            lambda tx: sql_credentials.add_grant(tx, key, secret_hash, code, code_hash),
-            target=key.id,
-        )
 
     # Sessions of the web pages
     add_sign_in_link = writes(sql_credentials.add_sign_in_link)
@@ -341,18 +325,18 @@ class Store(MemoryStore, WebhookStore):
     has_heartbeat = reads(sql_installation.has_heartbeat)
 
     # Health
-    queue_lengths = reads(sql_health.queue_lengths)
-    leases = reads(sql_health.leases)
+    queue_lengths = reads(sql_installation.queue_lengths)
+    leases = reads(sql_installation.leases)
 
     async def sizes(self) -> StorageSizes:
         """How large the database and the search index are, and how many messages there are."""
-        return await self.engine.read(lambda tx: sql_health.sizes(tx, self.engine))
+        return await self.engine.read(lambda tx: sql_installation.sizes(tx, self.engine))
 
     # Counts per day
-    count_calls = writes_unaudited(sql_activity.count_calls)
-    mail_counts = reads(sql_activity.mail_counts)
-    call_counts = reads(sql_activity.call_counts)
-    remove_counts = writes_unaudited(sql_activity.remove_counts)
+    count_calls = writes_unaudited(sql_events.count_calls)
+    mail_counts = reads(sql_events.mail_counts)
+    call_counts = reads(sql_events.call_counts)
+    remove_counts = writes_unaudited(sql_events.remove_counts)
 
     # Audit log
     audit = reads(sql_audit.find_entries)

@@ -20,7 +20,7 @@ from postroom.operations.accounts import add_account, remove_account
 from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.outbox import Outbox
 from postroom.pipeline.routing import AccountSenders
-from postroom.ports.provider import Accepted, NoProviders, Providers, Sender
+from postroom.ports.provider import Accepted, Providers, Sender
 from tests.providers.accounts.remote_mailboxes import GREETING, ImapRemote, open_remote
 from tests.servers.relay import Relay, relaying
 
@@ -104,7 +104,7 @@ async def test_a_sender_in_use_is_closed_after_its_mail(tmp_path: Path) -> None:
     assert all(sender.is_closed for sender in providers.made)
 
 
-class RecordingProviders(NoProviders):
+class RecordingProviders(Providers):
     """Real providers whose senders record whether they are closed."""
 
     def __init__(self, real: Providers) -> None:

@@ -18,12 +18,13 @@ from pathlib import Path
 from postroom.blobs.files import FileBlobs
 from postroom.pipeline.services import Services
 from postroom.store.sqlite import open_store
+from tests.bare_services import NO_PROVIDERS
 from tests.mails import deliver, mail, new_inbox
 
 async def main():
     folder = Path(sys.argv[1])
     store = await open_store(folder / "one.db")
-    services = Services(store=store, blobs=FileBlobs(folder / "blobs"))
+    services = Services(**NO_PROVIDERS, store=store, blobs=FileBlobs(folder / "blobs"))
     inbox = await new_inbox(services)
     os.write(2, b"START\\n")
     await deliver(services, inbox, mail("Durable"))

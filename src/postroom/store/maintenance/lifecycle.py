@@ -20,6 +20,7 @@ from postroom.errors import Conflict, MailError
 from postroom.model.mail.storage import ParsedValues, StoredParse
 from postroom.store.audited_store import AUDIT_COLUMNS, START, AuditHmac, entry_content
 from postroom.store.sql import installation
+from postroom.store.sql.statements import exists, insert
 from postroom.store.transaction import Engine, Row, Transaction
 
 Kind = Literal["PostgreSQL", "folder"]
@@ -29,9 +30,6 @@ STATE = """
      WHERE name IN ('migrating', 'migrated', 'migrated_to', 'backup', 'secret', 'audit_key')
 """
 CLEAR_STATE = "DELETE FROM metadata WHERE name IN ('migrated', 'migrated_to', 'backup')"
-MARK_BACKUP = "INSERT INTO metadata (name, value) VALUES ('backup', :value)"
-MARK_MIGRATED = "INSERT INTO metadata (name, value) VALUES ('migrated', :value)"
-MARK_TARGET = "INSERT INTO metadata (name, value) VALUES ('migrated_to', :value)"
 UNMARK_MIGRATED = "DELETE FROM metadata WHERE name IN ('migrated', 'migrated_to')"
 MIGRATED = "SELECT name, value FROM metadata WHERE name IN ('migrated', 'migrated_to')"
 CANNOT_SEND = "SELECT 1 FROM metadata WHERE name IN ('migrated', 'backup')"
@@ -78,7 +76,7 @@ def refuse_migrated(state: Mapping[str, bytes]) -> None:
 
 def refuse_sending(tx: Transaction) -> None:
     """Raise Conflict if mail must not be sent from this database."""
-    if tx.one(CANNOT_SEND) is not None:
+    if exists(tx, CANNOT_SEND):
         raise Conflict(CANNOT_SEND_ERROR)
 
 
@@ -93,8 +91,8 @@ def mark_migrated(
     if has_migrated_to(state, token):
         return
     refuse_migrated(state)
-    tx.run(MARK_MIGRATED, value=token + to.encode())
-    tx.run(MARK_TARGET, value=place.encode())
+    insert(tx, "metadata", name="migrated", value=token + to.encode())
+    insert(tx, "metadata", name="migrated_to", value=place.encode())
 
 
 def unmark_migrated(tx: Transaction, state: Mapping[str, bytes], token: bytes) -> None:
@@ -111,7 +109,7 @@ def has_migrated_to(state: Mapping[str, bytes], token: bytes) -> bool:
 def mark_backup(tx: Transaction) -> int:
     """Mark a copy as a backup, from which nothing is sent. Returns the number of held mails, 0."""
     tx.run(CLEAR_STATE)
-    tx.run(MARK_BACKUP, value=b"\1")
+    insert(tx, "metadata", name="backup", value=b"\1")
     return 0
 
 
@@ -360,7 +358,7 @@ class AuditVerification:
 
     def _verify_head(self, tx: Transaction) -> None:
         heads = tx.all("SELECT number, hash, hmac FROM audit_head")
-        if tx.one("SELECT 1 FROM audit_pending") is not None:
+        if exists(tx, "SELECT 1 FROM audit_pending"):
             self._report("there are pending entries that were never chained")
         if self._marked is not None and self._marked[0] > self.number:
             self._report(

@@ -31,7 +31,6 @@ from postroom.store.postgres.connection import (
     connect,
     is_transient,
     is_unreachable,
-    postgres_errors,
     translate_error,
 )
 from postroom.store.postgres.liveness import Hosts, Liveness, StuckWriter
@@ -216,9 +215,8 @@ class PostgresEngine:
             except psycopg.Error as error:
                 if is_reachable or not is_transient(error) or time.monotonic() > deadline:
                     raise _unusable(error) from error
-                is_reachable = not is_unreachable(
-                    url
-                )  # it may have started meanwhile: one more attempt
+                # It may have started meanwhile: one more attempt.
+                is_reachable = not is_unreachable(url)
                 time.sleep(PAUSE_S)
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
@@ -237,7 +235,6 @@ class PostgresEngine:
         return await self.read(work)
 
     async def compute(self, work: Callable[[], T]) -> T:
-        """Run *work*, which does not use the database, in a reader thread."""
         return await asyncio.wrap_future(self._readers.submit(work))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
@@ -296,15 +293,14 @@ class PostgresEngine:
             connection.close()
 
     def _read(self, work: Callable[[Transaction], T], queued_at: float) -> T:
-        with postgres_errors():
-            while True:
-                try:
-                    return self._read_once(work)
-                except psycopg.Error as error:
-                    is_late = self._is_stopping or time.monotonic() > queued_at + self._patience_s
-                    if is_late or not is_transient(error):
-                        raise
-                    time.sleep(PAUSE_S)
+        while True:
+            try:
+                return self._read_once(work)
+            except psycopg.Error as error:
+                is_late = self._is_stopping or time.monotonic() > queued_at + self._patience_s
+                if is_late or not is_transient(error):
+                    raise translate_error(error) from error
+                time.sleep(PAUSE_S)
 
     def _read_once(self, work: Callable[[Transaction], T]) -> T:
         connection = self._connected()

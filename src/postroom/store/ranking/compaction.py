@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from postroom.mail.text.terms import count_terms
 from postroom.store.ranking.index import text_of
-from postroom.store.sql.statements import any_of, dumps, from_text
+from postroom.store.sql.statements import all_among, any_of, dumps, from_text, insert, update
 from postroom.store.transaction import Row, Transaction
 
 MERGED_SEGMENTS = 8
@@ -28,10 +28,6 @@ BUFFER = """
 CLEAR_TERMS = """
     UPDATE ranking_documents SET terms = NULL
      WHERE collection = :collection AND terms IS NOT NULL AND document <= :last
-"""
-INSERT_SEGMENT = """
-    INSERT INTO ranking_segments (collection, segment, level, documents, lengths)
-    VALUES (:collection, :segment, :level, :documents, :lengths)
 """
 INSERT_POSTING = """
     INSERT INTO ranking_postings (collection, segment, term, entries)
@@ -58,10 +54,6 @@ SET_BUFFERED = """
 ADD_BUFFERED = """
     UPDATE ranking_collections SET buffered = buffered + :count, changes = changes + 1
      WHERE number = :collection
-"""
-RESTORE_TERMS = """
-    UPDATE ranking_documents SET terms = :terms
-     WHERE collection = :collection AND document = :document
 """
 
 
@@ -100,7 +92,7 @@ def _insert(
     segment = documents[0]
     name = {"collection": collection, "segment": segment}
     arrays = {"documents": documents.tobytes(), "lengths": lengths.tobytes()}
-    tx.run(INSERT_SEGMENT, **name, **arrays, level=level)
+    insert(tx, "ranking_segments", **name, **arrays, level=level)
     rows = ({**name, "term": term, "entries": entries} for term, entries in postings)
     tx.many(INSERT_POSTING, rows)
 
@@ -109,8 +101,7 @@ def _merge_small(tx: Transaction, collection: int) -> None:
     small = tx.all(SMALL_SEGMENTS, collection=collection, limit=MERGED_SEGMENTS)
     if len(small) < MERGED_SEGMENTS:
         return
-    among, params = any_of("segment", [row[0] for row in small])
-    rows = tx.all(POSTINGS.format(among=among), collection=collection, **params)
+    rows = all_among(tx, POSTINGS, [row[0] for row in small], collection=collection)
     documents, lengths, bases = array(NUMBER), array(NUMBER), dict[int, int]()
     for segment, own_documents, own_lengths, _ in small:
         bases[segment] = len(documents)
@@ -167,15 +158,13 @@ def purge_deleted(tx: Transaction, collection: int) -> None:
 
 
 def _store_tombstones(tx: Transaction, collection: int, segment: int, deleted: bytes) -> None:
-    sql = """
-        UPDATE ranking_segments SET deleted = :deleted
-         WHERE collection = :collection AND segment = :segment
-    """
-    tx.run(sql, deleted=deleted, collection=collection, segment=segment)
+    key = {"collection": collection, "segment": segment}
+    update(tx, "ranking_segments", key, deleted=deleted)
 
 
 def _return_to_buffer(tx: Transaction, collection: int, live: Sequence[Row]) -> None:
     for document, source, kind in live:
         counts = count_terms(text_of(tx, kind, source).for_terms)
-        tx.run(RESTORE_TERMS, collection=collection, document=document, terms=dumps(counts))
+        key = {"collection": collection, "document": document}
+        update(tx, "ranking_documents", key, terms=dumps(counts))
     tx.run(ADD_BUFFERED, collection=collection, count=len(live))

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from postroom.extras import is_installed
 from postroom.model.memory import MAIL_COLLECTION, CollectionName, Unembedded, Vector, summary_of
 from postroom.model.values import dataclass
-from postroom.store.sql.statements import any_of, dumps, from_text
+from postroom.store.sql.statements import all_among, dumps, exists, from_text, insert, scalar
 from postroom.store.transaction import Row, Transaction
 
 if TYPE_CHECKING:
     from postroom.store.ranking.collection import CollectionCache
     from postroom.store.ranking.searchers import MailSearcher, MemorySearcher
+    from postroom.store.search.index import IndexSearcher
 
 MAIL_CHARS = 20_000
 """How much of a message is indexed."""
@@ -103,6 +104,12 @@ UNEMBEDDED = """
 _OF_COLLECTION = """
     l.collection = (SELECT number FROM ranking_collections WHERE kind = :kind AND name = :name)
 """
+MAIL_UNEMBEDDED = """
+    SELECT l.collection, l.document, l.item, s.kind
+      FROM ranking_documents l JOIN ranking_collections s ON s.number = l.collection
+     WHERE s.kind = :kind AND s.name = :name AND l.item {among}
+       AND (l.vector IS NULL OR l.model < :model OR l.model > :model)
+"""
 OF_OTHER_MODELS = f"""
     SELECT l.collection, l.document, l.item, :kind FROM ranking_documents l
      WHERE {_OF_COLLECTION} AND l.embedded_at_change IS NOT NULL
@@ -134,8 +141,8 @@ DELETE_VECTORS = """
 
 def find_collection(tx: Transaction, collection: CollectionName) -> int | None:
     """The number of a collection, if it exists."""
-    row = tx.one(FIND_COLLECTION, **_collection_params(collection))
-    return int(row[0]) if row else None
+    found: int | None = scalar(tx, FIND_COLLECTION, **_collection_params(collection))
+    return found
 
 
 def _collection_params(collection: CollectionName) -> dict[str, str]:
@@ -146,8 +153,7 @@ def collection_for(tx: Transaction, collection: CollectionName) -> int:
     """The number of a collection, which is created on first use."""
     found = find_collection(tx, collection)
     if found is None:
-        row = tx.one(CREATE_COLLECTION, **_collection_params(collection))
-        found = int(row[0]) if row else 0
+        found = int(scalar(tx, CREATE_COLLECTION, **_collection_params(collection)) or 0)
     return found
 
 
@@ -179,8 +185,7 @@ def unindex_document(tx: Transaction, collection: int, source: int) -> None:
     if row is None:
         return
     document, length, in_buffer = row
-    sql = "INSERT INTO ranking_deletions (collection, document) VALUES (:collection, :document)"
-    tx.run(sql, collection=collection, document=document)
+    insert(tx, "ranking_deletions", collection=collection, document=document)
     counts = tx.one(COUNT_DELETED, collection=collection, length=length, in_buffer=in_buffer)
     live, deleted = counts or (0, 0)
     if deleted > max(MAX_TOMBSTONES, live):
@@ -190,15 +195,15 @@ def unindex_document(tx: Transaction, collection: int, source: int) -> None:
 
 
 def has_unembedded(tx: Transaction) -> bool:
-    return tx.one("SELECT 1 FROM ranking_documents WHERE vector IS NULL LIMIT 1") is not None
+    return exists(tx, "SELECT 1 FROM ranking_documents WHERE vector IS NULL LIMIT 1")
 
 
 def count_unembedded(
     tx: Transaction, collection: CollectionName, model: str, max_count: int
 ) -> int:
     """The number of documents without a vector of a model, up to *max_count*."""
-    row = tx.one(COUNT_PENDING, **_collection_params(collection), model=model, limit=max_count)
-    return int(row[0]) if row else 0
+    params = _collection_params(collection)
+    return int(scalar(tx, COUNT_PENDING, **params, model=model, limit=max_count))
 
 
 def unembedded(tx: Transaction, collection: CollectionName | None, limit: int) -> list[Unembedded]:
@@ -274,7 +279,6 @@ OLDER = "SELECT number FROM messages WHERE number < :oldest ORDER BY number DESC
 INDEXED = "SELECT item FROM ranking_documents WHERE collection = :collection AND item {among}"
 ALL_DOCUMENTS = "SELECT item FROM ranking_documents WHERE collection = :collection ORDER BY item"
 INBOXES = "SELECT number, inbox FROM messages WHERE number {among}"
-_BATCH = 500
 _MAX_NUMBER = 2**62
 
 
@@ -296,10 +300,7 @@ def index_mail(tx: Transaction, limit: int) -> int:
 def index_messages(tx: Transaction, numbers: Sequence[int]) -> None:
     """Index some messages, unless they are indexed."""
     collection = collection_for(tx, MAIL_COLLECTION)
-    among, params = any_of("item", numbers)
-    indexed = {
-        row[0] for row in tx.all(INDEXED.format(among=among), collection=collection, **params)
-    }
+    indexed = {row[0] for row in all_among(tx, INDEXED, numbers, collection=collection)}
     inboxes = inboxes_of_messages(tx, numbers)
     for number in numbers:
         if number in inboxes and number not in indexed:
@@ -322,12 +323,7 @@ def _trim_inboxes(tx: Transaction, collection: int) -> None:
 
 def inboxes_of_messages(tx: Transaction, numbers: Sequence[int]) -> dict[int, int]:
     """The inbox of each message that exists."""
-    found: dict[int, int] = {}
-    for first in range(0, len(numbers), _BATCH):
-        among, params = any_of("number", numbers[first : first + _BATCH])
-        rows = tx.all(INBOXES.format(among=among), **params)
-        found |= {row[0]: row[1] for row in rows}
-    return found
+    return dict(all_among(tx, INBOXES, numbers))
 
 
 def _indexed_range(tx: Transaction, collection: int) -> tuple[int, int, int]:
@@ -350,17 +346,8 @@ def has_unindexed(tx: Transaction, *, starts: bool = False) -> bool:
 
 def unembedded_mail(tx: Transaction, numbers: Sequence[int], model: str) -> list[Unembedded]:
     """Those of some messages that have no vector of a model."""
-    among, params = any_of("number", numbers)
-    rows = tx.all(
-        f"""SELECT l.collection, l.document, l.item, s.kind
-              FROM ranking_documents l JOIN ranking_collections s ON s.number = l.collection
-             WHERE s.kind = :kind AND s.name = :name AND l.item {among}
-               AND (l.vector IS NULL OR l.model < :model OR l.model > :model)""",
-        model=model,
-        **_collection_params(MAIL_COLLECTION),
-        **params,
-    )
-    return _with_texts(tx, rows)
+    collection = _collection_params(MAIL_COLLECTION)
+    return _with_texts(tx, all_among(tx, MAIL_UNEMBEDDED, numbers, model=model, **collection))
 
 
 def unindex_mail(tx: Transaction, numbers: Sequence[int]) -> None:
@@ -375,6 +362,9 @@ class RankingIndex:
 
     The first use imports numpy. Where it is not installed, results are the same, but slower.
     """
+
+    def __init__(self, searcher: IndexSearcher) -> None:
+        self._searcher = searcher
 
     @cached_property
     def _cache(self) -> CollectionCache[Any, Any]:
@@ -398,4 +388,4 @@ class RankingIndex:
     def mail(self) -> MailSearcher:
         from postroom.store.ranking.searchers import MailSearcher
 
-        return MailSearcher(self._cache)
+        return MailSearcher(self._cache, self._searcher)

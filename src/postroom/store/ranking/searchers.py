@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from postroom.mail.text.fold import fold
@@ -56,6 +57,7 @@ class MemorySearcher:
     def find(
         self, tx: Transaction, query: MemoryQuery, embedded: EmbeddedQuery
     ) -> Found[MemoryHit]:
+        """The most relevant memories first, by terms and, if given, by vector."""
         with self._cache.collection(tx, collection_of(query.namespace)) as collection:
             allowed = _allowed(tx, collection, query)
             ranked = collection.rank(tx, embedded, allowed, query.page)
@@ -64,7 +66,7 @@ class MemorySearcher:
         return _found(ranked, rows, lambda row: around(row[3], terms, EXCERPT_CHARS))
 
     def find_embedded(
-        self, tx: Transaction, query: MemoryQuery, embedded: EmbeddedQuery, max_unembedded: int
+        self, tx: Transaction, query: MemoryQuery, embedded: EmbeddedQuery, *, max_unembedded: int
     ) -> Found[MemoryHit] | None:
         """`find`, or None if 1 to *max_unembedded* memories must be embedded first."""
         collection, max_count = collection_of(query.namespace), max_unembedded + 1
@@ -86,14 +88,15 @@ class MemorySearcher:
         return _found(ranked, rows, lambda row: _marked(row, terms, phrases))
 
     def find_similar(
-        self, tx: Transaction, memory: Memory, query: MemoryQuery
+        self, tx: Transaction, memory: Memory, *, now: datetime
     ) -> tuple[Similar, ...]:
+        """Memories of the namespace with another key and nearly the same meaning."""
         terms = question_terms(memory.text)
         if not terms:
             return ()
         with self._cache.collection(tx, collection_of(memory.namespace)) as collection:
             page = Slice(limit=2 * _MAX_SIMILAR)
-            allowed = _allowed(tx, collection, query)
+            allowed = _allowed(tx, collection, MemoryQuery(memory.namespace, now))
             ranked = collection.rank(tx, EmbeddedQuery(terms[:_TERMS_COMPARED]), allowed, page)
         rows = _rows(tx, collection.number, ranked.ids).values()
         compared = [(_overlap(terms, row[3]), row) for row in rows if row[1] != memory.key]
@@ -200,19 +203,19 @@ TEXTS = """
 class MailSearcher:
     """Searches mail by terms and vector."""
 
-    def __init__(self, cache: CollectionCache[Any, Any]) -> None:
-        self._cache = cache
+    def __init__(self, cache: CollectionCache[Any, Any], searcher: IndexSearcher) -> None:
+        self._cache, self._searcher = cache, searcher
 
     def find(
-        self, tx: Transaction, searcher: IndexSearcher, query: MessageQuery, embedded: EmbeddedQuery
+        self, tx: Transaction, query: MessageQuery, embedded: EmbeddedQuery
     ) -> Found[MessageRow]:
-        """Messages that pass the filters and match the terms or the vector.
+        """Messages that pass the filters, without `q`, and match the terms or the vector.
 
         Raises:
             NotFound: the inbox or thread does not exist for the caller.
         """
         scope = _filter_query(tx, query)
-        numbers = searcher.search(tx, scope).numbers
+        numbers = self._searcher.search(tx, scope).numbers
         with self._cache.collection(tx, MAIL_COLLECTION) as collection:
             collection.read_sources(tx)
             allowed = collection.of_messages(numbers)
@@ -224,9 +227,7 @@ class MailSearcher:
         unranked = len(numbers) - complete
         return Found(found, ranked.total, ranked.offset, ranked.next, unranked)
 
-    def find_unindexed(
-        self, tx: Transaction, searcher: IndexSearcher, query: MessageQuery, limit: int
-    ) -> list[int]:
+    def find_unindexed(self, tx: Transaction, query: MessageQuery, *, limit: int) -> list[int]:
         """The newest messages that a query needs and that are not in the collection yet.
 
         Those are messages that pass the filters, and the newest that the caller can see, because
@@ -236,16 +237,13 @@ class MailSearcher:
             NotFound: the inbox or thread does not exist for the caller.
         """
         filters = replace(query, q=None, page=Slice(limit=limit))
-        key = (MailSearcher, filters)
-        return remembered(tx, key, lambda: self._unindexed(tx, searcher, filters))
+        return remembered(tx, (MailSearcher, filters), lambda: self._unindexed(tx, filters))
 
-    def _unindexed(
-        self, tx: Transaction, searcher: IndexSearcher, query: MessageQuery
-    ) -> list[int]:
+    def _unindexed(self, tx: Transaction, query: MessageQuery) -> list[int]:
         limit = query.page.limit
         visible = MessageQuery(visible=query.visible, mailbox=EVERY_MAILBOX, page=query.page)
-        newest = searcher.search(tx, search_query_of(tx, visible)).numbers
-        filtered = searcher.search(tx, _filter_query(tx, query)).numbers
+        newest = self._searcher.search(tx, search_query_of(tx, visible)).numbers
+        filtered = self._searcher.search(tx, _filter_query(tx, query)).numbers
         numbers = list(dict.fromkeys([*newest, *filtered]))
         with self._cache.collection(tx, MAIL_COLLECTION) as collection:
             collection.read_sources(tx)

@@ -13,14 +13,16 @@ from postroom.model.view import view_names
 from postroom.store.sql.statements import (
     Conditions,
     Listing,
-    any_of,
+    all_among,
     dumps,
+    exists,
     from_text,
     insert,
     moment,
     moment_or_none,
     seconds,
     seconds_or_none,
+    update,
     view_in,
 )
 from postroom.store.transaction import Row, Transaction
@@ -29,24 +31,15 @@ KEY_COLUMNS = """id, name, scopes, inboxes, namespaces, accounts, created_at, la
     former_inboxes, expires_at, approval, recipients, client_id"""
 _KEYS = Listing(KEY_COLUMNS, "keys", "number")
 
-UPSERT_KEY = """
-    INSERT INTO keys (
-        id, name, secret_hash, scopes, inboxes, namespaces, accounts, created_at, expires_at,
-        approval, recipients, client_id
-    ) VALUES (
-        :id, :name, :secret_hash, :scopes, :inboxes, :namespaces, :accounts, :created_at,
-        :expires_at, :approval, :recipients, :client_id
-    )
-    ON CONFLICT (id) DO UPDATE SET secret_hash = excluded.secret_hash
-"""
 
-
-def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) -> bool:
+def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
     """Insert a key or replace its secret; False if it exists and is not replaced."""
     if not replaces and has_key(tx, key.id):
         return False
-    tx.run(
-        UPSERT_KEY,
+    insert(
+        tx,
+        "keys",
+        " ON CONFLICT (id) DO UPDATE SET secret_hash = excluded.secret_hash",
         id=key.id,
         name=key.name,
         secret_hash=secret_hash,
@@ -89,14 +82,12 @@ def recipient_lists(text: str) -> RecipientLists:
 
 
 def has_key(tx: Transaction, key_id: str) -> bool:
-    return tx.one("SELECT 1 FROM keys WHERE id = :id", id=key_id) is not None
+    return exists(tx, "SELECT 1 FROM keys WHERE id = :id", id=key_id)
 
 
 def keys_by_id(tx: Transaction, ids: Sequence[str]) -> list[Key]:
-    among, params = any_of("id", ids)
-    return [
-        _key(row) for row in tx.all(f"SELECT {KEY_COLUMNS} FROM keys WHERE id {among}", **params)
-    ]
+    sql = f"SELECT {KEY_COLUMNS} FROM keys WHERE id {{among}}"
+    return [_key(row) for row in all_among(tx, sql, ids)]
 
 
 def key_by_hash(tx: Transaction, secret_hash: bytes) -> Key | None:
@@ -106,7 +97,7 @@ def key_by_hash(tx: Transaction, secret_hash: bytes) -> Key | None:
 
 def mark_key_used(tx: Transaction, key_id: str, now: datetime) -> None:
     """Record the time of the last use of a key."""
-    tx.run("UPDATE keys SET last_used_at = :now WHERE id = :id", now=seconds(now), id=key_id)
+    update(tx, "keys", {"id": key_id}, last_used_at=seconds(now))
 
 
 def list_keys(tx: Transaction, page: Slice) -> Found[Key]:
@@ -128,10 +119,10 @@ def update_key(tx: Transaction, key_id: str, change: KeyChange) -> Key | None:
         approval=policy.approval,
         recipients=policy.recipients,
     )
-    tx.run(
-        """UPDATE keys SET name = :name, expires_at = :expires_at, approval = :approval,
-                  recipients = :recipients WHERE id = :id""",
-        id=key_id,
+    update(
+        tx,
+        "keys",
+        {"id": key_id},
         name=after.name,
         expires_at=seconds_or_none(expires_at),
         approval=after.approval,
@@ -254,7 +245,7 @@ def exchange_token(
     None if it was used before, even at the same time: then the grant has ended, because one of
     those who had it has stolen it.
     """
-    key_id = next(iter(tokens.values())).key_id
+    grant = next(iter(tokens.values()))
     used = tx.run(
         """UPDATE oauth_tokens SET used_at = :now
             WHERE secret_hash = :hash AND used_at IS NULL AND expires_at > :now""",
@@ -262,18 +253,14 @@ def exchange_token(
         now=seconds(now),
     )
     if not used:
-        remove_key(tx, key_id)
+        remove_key(tx, grant.key_id)
         return None
     for secret_hash, token in tokens.items():
         _add_token(tx, token, secret_hash)
-    remove_surplus_tokens(tx, key_id)
+    remove_surplus_tokens(tx, grant.key_id)
     lasts_until = max(token.expires_at for token in tokens.values()) + _RETURNS_WITHIN
-    tx.run(
-        "UPDATE oauth_clients SET is_used = 1, expires_at = :until WHERE id = :id",
-        until=seconds(lasts_until),
-        id=next(iter(tokens.values())).client_id,
-    )
-    return next(iter(keys_by_id(tx, [key_id])), None)
+    update(tx, "oauth_clients", {"id": grant.client_id}, is_used=1, expires_at=seconds(lasts_until))
+    return next(iter(keys_by_id(tx, [grant.key_id])), None)
 
 
 def remove_surplus_tokens(tx: Transaction, key_id: str, max_tokens: int = MAX_TOKENS) -> None:
@@ -306,10 +293,9 @@ def unfinished_grants(tx: Transaction, now: datetime) -> list[str]:
 
 def signed_in_grants(tx: Transaction, key_ids: Sequence[str], now: datetime) -> set[str]:
     """Those of some grants that a token is valid for."""
-    among, params = any_of("key_id", key_ids)
-    sql = f"""SELECT DISTINCT key_id FROM oauth_tokens
-               WHERE key_id {among} AND expires_at > :now AND used_at IS NULL"""
-    return {row[0] for row in tx.all(sql, **params, now=seconds(now))}
+    sql = """SELECT DISTINCT key_id FROM oauth_tokens
+              WHERE key_id {among} AND expires_at > :now AND used_at IS NULL"""
+    return {row[0] for row in all_among(tx, sql, key_ids, now=seconds(now))}
 
 
 def remove_expired_tokens(tx: Transaction, now: datetime) -> None:
@@ -371,8 +357,7 @@ def web_session(tx: Transaction, secret_hash: bytes, now: datetime) -> WebSessio
 
 def mark_session_used(tx: Transaction, session_id: str, now: datetime) -> None:
     """Record the time of the last use of a session."""
-    sql = "UPDATE web_sessions SET last_used_at = :now WHERE id = :id"
-    tx.run(sql, now=seconds(now), id=session_id)
+    update(tx, "web_sessions", {"id": session_id}, last_used_at=seconds(now))
 
 
 def list_web_sessions(

@@ -23,6 +23,7 @@ from postroom.store.sql.statements import (
     Conditions,
     Listing,
     dumps,
+    exists,
     insert_numbered,
     scalar,
     seconds,
@@ -342,10 +343,9 @@ def insert_rule_delivery(
         webhook = _webhook_number(tx, target, webhook_authority.visible)
     else:
         webhook = _at_url(tx, target, inbox, webhook_authority, now)
-    is_enabled = scalar(tx, "SELECT is_enabled FROM webhooks WHERE number = :n", n=webhook)
-    if not is_enabled:
+    if not scalar(tx, "SELECT is_enabled FROM webhooks WHERE number = :n", n=webhook):
         return
-    if tx.one(DELIVERY_EXISTS, inbox=inbox, webhook=webhook, event=event) is None:
+    if not exists(tx, DELIVERY_EXISTS, inbox=inbox, webhook=webhook, event=event):
         insert_delivery(tx, webhook, event, inbox, seconds(now))
 
 

@@ -22,8 +22,7 @@ from postroom.store.sql.statements import (
     OF_MESSAGES,
     Conditions,
     Listing,
-    any_of,
-    batches,
+    all_among,
     caseless,
     dumps,
     from_text,
@@ -34,6 +33,7 @@ from postroom.store.sql.statements import (
     remove_inbox_references,
     seconds,
     unused_of,
+    update,
 )
 from postroom.store.transaction import Row, Transaction
 
@@ -106,18 +106,15 @@ def get_inbox(tx: Transaction, inbox_id: str, visible: Visible) -> Inbox | None:
 
 def inboxes_at(tx: Transaction, addresses: Collection[str]) -> dict[str, Inbox]:
     """The inboxes that receive mail for these addresses, by lower-case address."""
-    among, params = any_of("address", [address.lower() for address in addresses])
-    rows = tx.all(
-        f"""SELECT i.id, i.address, i.name, i.account_id, i.created_at, d.email
-              FROM identities d JOIN inboxes i ON i.number = d.inbox WHERE d.email {among}""",
-        **params,
-    )
-    return {row[5]: _inbox(row) for row in rows}
+    sql = """SELECT i.id, i.address, i.name, i.account_id, i.created_at, d.email
+               FROM identities d JOIN inboxes i ON i.number = d.inbox WHERE d.email {among}"""
+    lowered = [address.lower() for address in addresses]
+    return {row[5]: _inbox(row) for row in all_among(tx, sql, lowered)}
 
 
 def rename_inbox(tx: Transaction, inbox_id: str, name: str, visible: Visible) -> Inbox | None:
     if visible.sees(inbox_id):
-        tx.run("UPDATE inboxes SET name = :name WHERE id = :id", name=name, id=inbox_id)
+        update(tx, "inboxes", {"id": inbox_id}, name=name)
     return get_inbox(tx, inbox_id, visible)
 
 
@@ -138,18 +135,14 @@ def _sender_lists(text: str) -> SenderLists:
 
 def policy_of_inbox(tx: Transaction, inbox_id: str) -> InboxPolicy:
     """The policy of an inbox by its id."""
-    return inbox_policy(tx, inbox_number(tx, inbox_id) or 0)
+    return inbox_policy(tx, inbox_number(tx, inbox_id))
 
 
 def sender_lists(tx: Transaction, inbox_ids: Collection[str]) -> dict[str, SenderLists]:
     """The lists of senders of those inboxes that have some, by the id of the inbox."""
-    found: dict[str, SenderLists] = {}
-    for some in batches(inbox_ids):
-        among, params = any_of("id", some)
-        sql = f"""SELECT i.id, p.senders FROM inboxes i JOIN inbox_policies p ON p.inbox = i.number
-                   WHERE i.id {among} AND p.senders <> '{{}}'"""
-        found |= {row[0]: _sender_lists(row[1]) for row in tx.all(sql, **params)}
-    return found
+    sql = """SELECT i.id, p.senders FROM inboxes i JOIN inbox_policies p ON p.inbox = i.number
+              WHERE i.id {among} AND p.senders <> '{{}}'"""
+    return {row[0]: _sender_lists(row[1]) for row in all_among(tx, sql, inbox_ids)}
 
 
 def set_inbox_policy(tx: Transaction, inbox_id: str, policy: InboxPolicy) -> None:

@@ -6,24 +6,19 @@ from datetime import datetime, timedelta
 
 from postroom.model.health import Lease, QueueLength, StorageSizes
 from postroom.store.sql.messages.message_reads import count_messages
-from postroom.store.sql.statements import moment, scalar, seconds
+from postroom.store.sql.statements import exists, insert, moment, scalar, seconds
 from postroom.store.transaction import Engine, Transaction
-
-NAME = "SELECT value FROM metadata WHERE name = 'installation'"
-SET_NAME = """
-    INSERT INTO metadata (name, value) VALUES ('installation', :value) ON CONFLICT (name) DO NOTHING
-"""
 
 
 def installation_id(tx: Transaction) -> str | None:
     """The id; None if it has none yet."""
-    row = tx.one(NAME)
+    row = tx.one("SELECT value FROM metadata WHERE name = 'installation'")
     return bytes(row[0]).decode() if row else None
 
 
 def set_installation_id(tx: Transaction, new: str) -> str:
     """Set the id of the installation unless it has one; return the id it has."""
-    tx.put(SET_NAME, value=new.encode())
+    insert(tx, "metadata", " ON CONFLICT DO NOTHING", name="installation", value=new.encode())
     found = installation_id(tx)
     assert found is not None
     return found
@@ -31,7 +26,7 @@ def set_installation_id(tx: Transaction, new: str) -> str:
 
 def replace_installation_id(tx: Transaction, new: str) -> None:
     tx.run("DELETE FROM metadata WHERE name = 'installation'")
-    tx.run(SET_NAME, value=new.encode())
+    insert(tx, "metadata", name="installation", value=new.encode())
 
 
 def installation_secret(tx: Transaction) -> bytes:
@@ -43,7 +38,7 @@ def installation_secret(tx: Transaction) -> bytes:
 def ping(tx: Transaction) -> None:
     """Write something: a store that can only be read is not ready."""
     tx.run("DELETE FROM metadata WHERE name = 'ping'")
-    tx.run("INSERT INTO metadata (name, value) VALUES ('ping', :value)", value=b"\x01")
+    insert(tx, "metadata", name="ping", value=b"\x01")
 
 
 CLAIM = """
@@ -76,9 +71,9 @@ def add_heartbeat(
 ) -> None:
     """Insert or renew a heartbeat; a new one also removes the expired heartbeats of its role."""
     name = f"{role} {holder}"
-    known = tx.one("SELECT 1 FROM leases WHERE name = :name", name=name)
+    is_known = exists(tx, "SELECT 1 FROM leases WHERE name = :name", name=name)
     claim(tx, name, holder, now=now, lifetime=lifetime)
-    if known is None:
+    if not is_known:
         tx.run(f"DELETE FROM leases WHERE {OF_ROLE} AND until <= :now", role=role, now=seconds(now))
         tx.announce("heartbeats")
 
@@ -90,12 +85,8 @@ def end_heartbeat(tx: Transaction, role: str, holder: str) -> None:
 
 def has_heartbeat(tx: Transaction, role: str, now: datetime) -> bool:
     """Whether any process has a heartbeat for a role."""
-    found = tx.one(
-        f"SELECT 1 FROM leases WHERE {OF_ROLE} AND until > :now LIMIT 1",
-        role=role,
-        now=seconds(now),
-    )
-    return found is not None
+    sql = f"SELECT 1 FROM leases WHERE {OF_ROLE} AND until > :now LIMIT 1"
+    return exists(tx, sql, role=role, now=seconds(now))
 
 
 MAX_COUNTED = 10_000

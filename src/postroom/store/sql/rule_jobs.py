@@ -21,6 +21,7 @@ from postroom.store.sql.statements import (
     page_of,
     scalar,
     seconds,
+    update,
 )
 from postroom.store.transaction import Row, Transaction
 
@@ -50,13 +51,8 @@ def claim_rule_jobs(
     due = tx.all(DUE, now=seconds(now), limit=limit)
     rows = [row for row in due if tx.claimable(FREE, "e", inbox=row[0], n=row[1], now=seconds(now))]
     for row in rows:
-        tx.run(
-            f"UPDATE rule_jobs SET holder = :holder, until = :until WHERE {_ROW_KEY}",
-            holder=holder,
-            until=seconds(until),
-            inbox=row[0],
-            n=row[1],
-        )
+        row_key = {"inbox": row[0], "number": row[1]}
+        update(tx, "rule_jobs", row_key, holder=holder, until=seconds(until))
     return [_rule_job(row, holder) for row in rows]
 
 
@@ -92,22 +88,16 @@ def settle_rule_job(
     next_at: datetime | None,
 ) -> None:
     """Record the outcome of a rule job: done, to be retried, or abandoned with an event."""
+    claim = {"inbox": job.inbox, "n": job.number, "holder": job.holder}
     if failed is not None and next_at is not None:
         tx.run(
             f"""UPDATE rule_jobs SET attempts = attempts + 1, next_at = :at, holder = NULL,
                       until = NULL WHERE {_ROW_KEY} AND holder = :holder""",
+            **claim,
             at=seconds(next_at),
-            inbox=job.inbox,
-            n=job.number,
-            holder=job.holder,
         )
         return
-    deleted = tx.run(
-        f"DELETE FROM rule_jobs WHERE {_ROW_KEY} AND holder = :holder",
-        inbox=job.inbox,
-        n=job.number,
-        holder=job.holder,
-    )
+    deleted = tx.run(f"DELETE FROM rule_jobs WHERE {_ROW_KEY} AND holder = :holder", **claim)
     row = tx.one(ABOUT, id=job.message_id)
     if failed is not None and deleted and row is not None:
         data = {"rule_id": job.rule_id, "rule": job.rule_name, "detail": failed[:500]}
@@ -161,10 +151,10 @@ def list_plans(
 
 def get_plan(tx: Transaction, plan_id: str, visible: Visible) -> RulePlan:
     """One plan, with who applied it. Raises NotFound."""
-    stored = stored_plan(tx, plan_id, visible)
-    if not stored.plan.authors:
+    number, plan = stored_plan(tx, plan_id, visible)
+    if not plan.authors:
         raise NotFound(f"{plan_id} is not a plan of a rule")
-    return _rule_plan(tx, stored.number, stored.plan)
+    return _rule_plan(tx, number, plan)
 
 
 def _rule_plan(tx: Transaction, number: int, plan: Plan) -> RulePlan:
@@ -172,19 +162,10 @@ def _rule_plan(tx: Transaction, number: int, plan: Plan) -> RulePlan:
     # The text begins with the id; it has no character that LIKE treats specially but `_`.
     details = f'{{"plan_id":"{plan.id}"%'
     by: Row | None = None if is_open else tx.one(APPLIED_BY, number=number, details=details)
+    shared = {name: getattr(plan, name) for name in RulePlan.__slots__ if hasattr(plan, name)}
     return RulePlan(
-        id=plan.id,
-        rule_id=plan.rule_id,
-        name=plan.name,
-        state=plan.state,
-        created_at=plan.created_at,
-        expires_at=plan.expires_at,
+        **shared,
         applied_at=None if is_open else plan.expires_at - UNDO_PERIOD,
-        total=plan.total,
-        actions_by_type=plan.actions_by_type,
-        warnings=plan.warnings,
-        max_messages=plan.max_messages,
-        can_undo=plan.can_undo,
         applied_by=by[0] if by else None,
         via=by[1] if by else None,
     )

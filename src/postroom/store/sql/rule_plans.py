@@ -15,7 +15,6 @@ from postroom.model.mail.message import ActionResult, FailedAction, MessageState
 from postroom.model.mail.storage import Change
 from postroom.model.page import Found, Slice
 from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, restored_names
-from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, view_names
 from postroom.store.audited_store import add_action_entries
 from postroom.store.sql.audit import SIDE_EFFECTS, VISIBILITY_KEY
@@ -23,17 +22,17 @@ from postroom.store.sql.events import MessageRef, count_mail
 from postroom.store.sql.messages.message_changes import change_each
 from postroom.store.sql.rules import ABOUT, cancel_rule_jobs, run_side_effects
 from postroom.store.sql.statements import (
-    any_of,
-    batches,
+    all_among,
     dumps,
     flag_names,
     from_text,
     inbox_number,
     insert_many,
+    insert_numbered,
     moment,
-    scalar,
     seconds,
     stored_view,
+    update,
     view_in,
 )
 from postroom.store.transaction import Row, Transaction
@@ -42,25 +41,25 @@ _BATCH_SIZE = 500
 COLUMNS = """number, id, rule, name, created_at, expires_at, state, total, item_count, counts,
     warnings, max_messages, can_undo, inboxes, visible_inboxes, authors"""
 _ITEM = "message, inbox, subject, sender, date, before, after, actions, reasons"
-INSERT_PLAN = """
-    INSERT INTO plans (id, rule, name, state, total, item_count, counts, warnings, max_messages,
-                       can_undo, inboxes, created_at, expires_at, authors, visible_inboxes)
-    VALUES (:id, :rule, :name, 'open', :total, :item_count, :counts, :warnings, :max_messages,
-            :can_undo, :inboxes, :created_at, :expires_at, :authors,
-            (SELECT visible_inboxes FROM rules WHERE id = :rule)) RETURNING number
-"""
+_OF_RULE = "SELECT made_by, visible_inboxes FROM rules WHERE id = :id"
 """A rule that is hidden because of a removed inbox hides its plans too."""
 
 
 def save_plan(tx: Transaction, plan: Plan, items: Sequence[PlanItem]) -> None:
     """Insert a plan, and remove expired ones."""
-    _remove_expired(tx, seconds(plan.created_at))
-    number = scalar(
+    now = seconds(plan.created_at)
+    expired = "SELECT number FROM plans WHERE expires_at <= :now"
+    tx.put(f"DELETE FROM plan_items WHERE plan IN ({expired})", now=now)
+    tx.put("DELETE FROM plans WHERE expires_at <= :now", now=now)
+    made_by, visible_inboxes = tx.one(_OF_RULE, id=plan.rule_id) or (None, None)
+    authors = dict.fromkeys((*plan.authors, *([made_by] if made_by else ())))
+    number = insert_numbered(
         tx,
-        INSERT_PLAN,
+        "plans",
         id=plan.id,
         rule=plan.rule_id,
         name=plan.name,
+        state="open",
         total=plan.total,
         item_count=plan.kept,
         counts=dumps(plan.actions_by_type),
@@ -68,26 +67,12 @@ def save_plan(tx: Transaction, plan: Plan, items: Sequence[PlanItem]) -> None:
         max_messages=plan.max_messages,
         can_undo=int(plan.can_undo),
         inboxes=stored_view(plan.inboxes),
-        created_at=seconds(plan.created_at),
+        created_at=now,
         expires_at=seconds(plan.expires_at),
-        authors=dumps(_authors(tx, plan)),
+        authors=dumps(list(authors)),
+        visible_inboxes=visible_inboxes,
     )
     insert_many(tx, "plan_items", [_item_values(number, n, item) for n, item in enumerate(items)])
-
-
-def _authors(tx: Transaction, plan: Plan) -> list[str]:
-    """The keys that made a plan and its rule."""
-    row = tx.one("SELECT made_by FROM rules WHERE id = :id", id=plan.rule_id)
-    return list(dict.fromkeys((*plan.authors, *(row if row and row[0] else ()))))
-
-
-def _remove_expired(tx: Transaction, now: int) -> None:
-    tx.put(
-        """DELETE FROM plan_items WHERE plan IN
-               (SELECT number FROM plans WHERE expires_at <= :now)""",
-        now=now,
-    )
-    tx.put("DELETE FROM plans WHERE expires_at <= :now", now=now)
 
 
 def remove_inbox_from_plans(tx: Transaction, inbox_id: str) -> None:
@@ -99,9 +84,7 @@ def remove_inbox_from_plans(tx: Transaction, inbox_id: str) -> None:
         SELECT number FROM plans WHERE state = 'open' AND (inboxes = :alone OR number IN
             (SELECT plan FROM plan_items WHERE inbox = :inbox))
     """
-    which = {"inbox": inbox_id, "alone": dumps([inbox_id])}
-    numbers = [row[0] for row in tx.all(open_plans, **which)]
-    for number in numbers:
+    for (number,) in tx.all(open_plans, inbox=inbox_id, alone=dumps([inbox_id])):
         tx.run("DELETE FROM plan_items WHERE plan = :n", n=number)
         tx.run("DELETE FROM plans WHERE number = :n", n=number)
     tx.run("DELETE FROM plan_items WHERE inbox = :inbox", inbox=inbox_id)
@@ -123,20 +106,12 @@ def _item_values(plan: int, position: int, item: PlanItem) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPlan:
-    """A plan and its row number."""
-
-    number: int
-    plan: Plan
-
-
-def stored_plan(tx: Transaction, plan_id: str, visible: Visible) -> StoredPlan:
-    """One plan with its row number. Raises NotFound."""
+def stored_plan(tx: Transaction, plan_id: str, visible: Visible) -> tuple[int, Plan]:
+    """The row number of a plan, and the plan. Raises NotFound."""
     row = tx.one(f"SELECT {COLUMNS} FROM plans WHERE id = :id", id=plan_id)
-    if row is None or not visible.covers(plan_in(row).visible_inboxes):
+    if row is None or not visible.covers((plan := plan_in(row)).visible_inboxes):
         raise NotFound(f"no plan {plan_id}, or it has expired; run_rule_plan makes a new one")
-    return StoredPlan(row[0], plan_in(row))
+    return row[0], plan
 
 
 def plan_in(row: Row) -> Plan:
@@ -163,12 +138,12 @@ def plan_items(
     tx: Transaction, plan_id: str, visible: Visible, page: Slice
 ) -> tuple[Plan, Found[PlanItem]]:
     """A plan and one page of its messages, newest first. Raises NotFound."""
-    stored = stored_plan(tx, plan_id, visible)
+    number, plan = stored_plan(tx, plan_id, visible)
     start = int(page.after[0]) if page.after else page.offset
-    items = _items(tx, stored.number, start, page.limit)
+    items = _items(tx, number, start, page.limit)
     end = start + len(items)
-    more = (end,) if items and end < stored.plan.kept else None
-    return stored.plan, Found(tuple(items), stored.plan.total, start, more)
+    more = (end,) if items and end < plan.kept else None
+    return plan, Found(tuple(items), plan.total, start, more)
 
 
 def _items(tx: Transaction, plan: int, start: int, limit: int) -> list[PlanItem]:
@@ -184,15 +159,15 @@ def _items(tx: Transaction, plan: int, start: int, limit: int) -> list[PlanItem]
 
 def plan_actions(tx: Transaction, plan_id: str, visible: Visible) -> frozenset[Action]:
     """The distinct actions of a plan. Raises NotFound."""
-    number = stored_plan(tx, plan_id, visible).number
+    number, _ = stored_plan(tx, plan_id, visible)
     rows = tx.all("SELECT DISTINCT actions FROM plan_items WHERE plan = :plan", plan=number)
     return frozenset(Action(*action) for (actions,) in rows for action in from_text(actions))
 
 
-def all_items(tx: Transaction, stored: StoredPlan) -> Iterator[PlanItem]:
+def all_items(tx: Transaction, number: int, plan: Plan) -> Iterator[PlanItem]:
     """All messages of a plan, in order."""
-    for start in range(0, stored.plan.kept, _BATCH_SIZE):
-        yield from _items(tx, stored.number, start, _BATCH_SIZE)
+    for start in range(0, plan.kept, _BATCH_SIZE):
+        yield from _items(tx, number, start, _BATCH_SIZE)
 
 
 def _item(row: Row) -> PlanItem:
@@ -218,16 +193,14 @@ STATES = "SELECT id, labels, flags, mailboxes FROM messages WHERE id {among}"
 
 def states_of(tx: Transaction, ids: Sequence[str]) -> dict[str, MessageState]:
     """The current flags, labels and mailboxes of messages; removed messages are missing."""
-    found: dict[str, MessageState] = {}
-    for batch in batches(ids):
-        among, params = any_of("id", batch)
-        for message_id, labels, flags, mailboxes in tx.all(STATES.format(among=among), **params):
-            found[message_id] = MessageState(
-                labels=tuple(from_text(labels)),
-                flags=flag_names(flags),
-                mailboxes=tuple(from_text(mailboxes)),
-            )
-    return found
+    return {
+        message_id: MessageState(
+            labels=tuple(from_text(labels)),
+            flags=flag_names(flags),
+            mailboxes=tuple(from_text(mailboxes)),
+        )
+        for message_id, labels, flags, mailboxes in all_among(tx, STATES, ids)
+    }
 
 
 def name_sets(state: MessageState) -> tuple[set[str], set[str], set[str]]:
@@ -274,10 +247,9 @@ def apply_plan(
         NotFound: there is no such plan, or it has expired.
         Conflict: it was applied before, is too large, or one of its messages has changed.
     """
-    stored = stored_plan(tx, plan_id, caller.inboxes)
-    plan = stored.plan
+    number, plan = stored_plan(tx, plan_id, caller.inboxes)
     _check_open(tx, plan, now)
-    items = list(all_items(tx, stored))
+    items = list(all_items(tx, number, plan))
     _check_states(items, states_of(tx, [item.message_id for item in items]))
     done = [item for item in items if item.actions]
     set_states(tx, [(item.message_id, item.after) for item in done])
@@ -285,12 +257,9 @@ def apply_plan(
         _apply(tx, plan, item, caller, authority, now)
     for inbox_id, count in Counter(item.inbox_id for item in done).items():
         count_mail(tx, "rules", inbox_number(tx, inbox_id), now, count=count)
-    _store_states(tx, stored.number, items)
-    tx.put(
-        "UPDATE plans SET state = 'applied', expires_at = :until WHERE number = :n",
-        until=seconds(now + UNDO_PERIOD),
-        n=stored.number,
-    )
+    _store_states(tx, number, items)
+    expires_at = seconds(now + UNDO_PERIOD)
+    update(tx, "plans", {"number": number}, state="applied", expires_at=expires_at)
     return ActionResult.of(tuple(item.message_id for item in items), (), plan.id)
 
 
@@ -375,15 +344,15 @@ def undo_plan(
         NotFound: there is no such plan, or it was applied too long ago.
         Conflict: it was not applied, was undone before, or its rule forbids undoing.
     """
-    stored = stored_plan(tx, plan_id, visible)
-    if stored.plan.state != "applied":
-        was = "never applied" if stored.plan.state == "open" else "undone already"
+    number, plan = stored_plan(tx, plan_id, visible)
+    if plan.state != "applied":
+        was = "never applied" if plan.state == "open" else "undone already"
         raise Conflict(f"{plan_id} was {was}; there is nothing to undo")
-    if not stored.plan.can_undo:
+    if not plan.can_undo:
         raise Conflict(f"the rule of {plan_id} says `undo: false`; it cannot be undone")
     restored: list[str] = []
     failed: list[FailedAction] = []
-    items = [item for item in all_items(tx, stored) if item.actions]
+    items = [item for item in all_items(tx, number, plan) if item.actions]
     states = states_of(tx, [item.message_id for item in items])
     set_states(tx, list(_to_restore(items, states)))
     for item in items:
@@ -391,11 +360,11 @@ def undo_plan(
             missing = f"no message {item.message_id}"
             failed.append(FailedAction(item.message_id, NotFound.code, missing))
             continue
-        problems = _undo_problems(tx, stored.plan, item, states[item.message_id])
+        problems = _undo_problems(tx, plan, item, states[item.message_id])
         restored.append(item.message_id)
         failed += [FailedAction(item.message_id, Conflict.code, text) for text in problems]
-        audit_item(tx, stored.plan, item, AuditRecord(actor, "undo_rule_plan", now), problems)
-    tx.put("UPDATE plans SET state = 'undone' WHERE number = :n", n=stored.number)
+        audit_item(tx, plan, item, AuditRecord(actor, "undo_rule_plan", now), problems)
+    update(tx, "plans", {"number": number}, state="undone")
     return ActionResult.of(tuple(restored), tuple(failed), plan_id)
 
 
@@ -420,9 +389,8 @@ def _undo_problems(tx: Transaction, plan: Plan, item: PlanItem, state: MessageSt
         if action in cancelled:
             cancelled.remove(action)
         elif action.type in ("forward", "reply", "webhook"):
-            problems.append(
-                f"{action.type} {action.value[:100]} was sent already".replace("  ", " ")
-            )
+            sent = f"{action.type} {action.value[:100]} was sent already"
+            problems.append(sent.replace("  ", " "))
         elif action.type == "remember":
             problems.append(f"the memory {action.key} stays; memory_delete removes it")
     return problems

@@ -39,6 +39,7 @@ from postroom.store.sql.statements import (
     scalar,
     seconds,
     stored_view,
+    update,
     view_in,
 )
 from postroom.store.transaction import Row, Transaction
@@ -150,12 +151,12 @@ def change_rule(
     """
     rule = get_rule(tx, rule_id, visible)
     if enabled is not None:
-        tx.run("UPDATE rules SET enabled = :on WHERE id = :id", on=int(enabled), id=rule_id)
+        update(tx, "rules", {"id": rule_id}, enabled=int(enabled))
     if position is not None:
         _move_rule(tx, rule, position, visible)
     if authority is not None:
-        tx.run("UPDATE rules SET authority = :key WHERE id = :id", key=authority, id=rule_id)
-    tx.run("UPDATE rules SET updated_at = :now WHERE id = :id", now=seconds(now), id=rule_id)
+        update(tx, "rules", {"id": rule_id}, authority=authority)
+    update(tx, "rules", {"id": rule_id}, updated_at=seconds(now))
     return get_rule(tx, rule_id, visible)
 
 
@@ -170,12 +171,10 @@ def replace_rule(tx: Transaction, rule: Rule, visible: Visible, *, sha256: str) 
         raise Conflict(
             f"{rule.id} was changed by somebody else since you opened it; nothing was saved"
         )
-    tx.run(
-        """UPDATE rules SET name = :name, description = :description, enabled = :enabled,
-                  yaml = :yaml, inboxes = :inboxes, visible_inboxes = :visible_inboxes,
-                  authority = :authority, made_by = :made_by, updated_at = :now
-            WHERE id = :id""",
-        id=rule.id,
+    update(
+        tx,
+        "rules",
+        {"id": rule.id},
         name=rule.name,
         description=rule.description,
         enabled=int(rule.enabled),
@@ -184,7 +183,7 @@ def replace_rule(tx: Transaction, rule: Rule, visible: Visible, *, sha256: str) 
         visible_inboxes=None if rule.made_for is None else stored_view(rule.made_for),
         authority=rule.authority,
         made_by=rule.made_by,
-        now=seconds(rule.updated_at),
+        updated_at=seconds(rule.updated_at),
     )
     return get_rule(tx, rule.id, visible)
 
@@ -196,7 +195,7 @@ def _move_rule(tx: Transaction, rule: Rule, position: int, visible: Visible) -> 
     before = seen[position - 1] if position <= len(seen) else seen[-1] + 1 if seen else 0
     order.insert(before, rule)
     for place, other in enumerate(order, 1):
-        tx.run("UPDATE rules SET position = :place WHERE id = :id", place=place, id=other.id)
+        update(tx, "rules", {"id": other.id}, position=place)
 
 
 def remove_rule(tx: Transaction, rule_id: str, visible: Visible) -> Rule:
@@ -310,11 +309,13 @@ def run_side_effects(
         except MailError as error:
             failed.append(str(error))
     for problem in failed:
-        data = {"rule_id": effect.rule_id, "rule": effect.rule_name, "detail": problem[:500]}
-        add_event(
-            tx, "rule.failed", now, about, {**data, **visibility_detail(effect.visible_inboxes)}
-        )
+        add_event(tx, "rule.failed", now, about, {**_event_data(effect), "detail": problem[:500]})
     return failed
+
+
+def _event_data(effect: RuleEffect) -> dict[str, object]:
+    known = visibility_detail(effect.visible_inboxes)
+    return {"rule_id": effect.rule_id, "rule": effect.rule_name, **known}
 
 
 def visibility_detail(view: Visible) -> dict[str, object]:
@@ -330,10 +331,7 @@ def _run_side_effect(
     plan_id: str | None,
 ) -> None:
     if action.type == "webhook":
-        data: dict[str, object] = {"rule_id": effect.rule_id, "rule": effect.rule_name}
-        event = add_event(
-            tx, "rule.matched", now, about, {**data, **visibility_detail(effect.visible_inboxes)}
-        )
+        event = add_event(tx, "rule.matched", now, about, _event_data(effect))
         # An agent without a key acts for the owner, also for a URL that both use.
         authority = OWNER.key_id if effect.authority == AGENT.key_id else effect.authority
         webhook_authority = WebhookAuthority(authority, effect.caller.inboxes)

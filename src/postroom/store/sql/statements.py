@@ -55,15 +55,20 @@ def scalar(tx: Transaction, sql: str, /, **params: object) -> Any:
     return row[0] if row else None
 
 
+def exists(tx: Transaction, sql: str, /, **params: object) -> bool:
+    """Whether a query finds a row."""
+    return tx.one(sql, **params) is not None
+
+
 @cache
 def _insertion(table: str, columns: tuple[str, ...], end: str = "") -> str:
     values = ", ".join(f":{column}" for column in columns)
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values}){end}"
 
 
-def insert(tx: Transaction, table: str, /, **values: object) -> None:
-    """Insert one row; the keywords are its columns."""
-    tx.put(_insertion(table, tuple(values)), **values)
+def insert(tx: Transaction, table: str, end: str = "", /, **values: object) -> None:
+    """Insert one row; the keywords are its columns, and *end* ends the statement."""
+    tx.put(_insertion(table, tuple(values), end), **values)
 
 
 def insert_numbered(tx: Transaction, table: str, /, **values: object) -> int:
@@ -71,10 +76,23 @@ def insert_numbered(tx: Transaction, table: str, /, **values: object) -> int:
     return int(scalar(tx, _insertion(table, tuple(values), " RETURNING number"), **values))
 
 
-def insert_many(tx: Transaction, table: str, rows: Sequence[Mapping[str, object]]) -> None:
+def insert_many(
+    tx: Transaction, table: str, rows: Sequence[Mapping[str, object]], end: str = ""
+) -> None:
     """Insert rows that have the same columns."""
     if rows:
-        put_many(tx, _insertion(table, tuple(rows[0])), rows)
+        put_many(tx, _insertion(table, tuple(rows[0]), end), rows)
+
+
+def update(tx: Transaction, table: str, key: Mapping[str, object], /, **values: object) -> None:
+    """Update the rows that have these values in the columns of a key."""
+    tx.put(_updating(table, tuple(key), tuple(values)), **key, **values)
+
+
+@cache
+def _updating(table: str, key: tuple[str, ...], columns: tuple[str, ...]) -> str:
+    changes, which = ([f"{column} = :{column}" for column in names] for names in (columns, key))
+    return f"UPDATE {table} SET {', '.join(changes)} WHERE {' AND '.join(which)}"
 
 
 def put_many(tx: Transaction, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
@@ -140,6 +158,17 @@ def any_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]
     return parameters.among, dict(zip(parameters.names, values, strict=True))
 
 
+def all_among(
+    tx: Transaction, sql: str, values: Iterable[object], /, **params: object
+) -> list[Row]:
+    """The rows of a query whose condition `{among}` stands for any number of values."""
+    found: list[Row] = []
+    for batch in batches(values):
+        among, some = any_of("one", batch)
+        found += tx.all(sql.format(among=among), **some, **params)
+    return found
+
+
 def each_of(name: str, values: Sequence[object]) -> tuple[str, dict[str, object]]:
     """`VALUES …` with one row per value, and the parameters: a table to begin a join with."""
     parameters = _parameters(name, len(values))
@@ -190,8 +219,7 @@ def visible_numbers(tx: Transaction, visible: Visible) -> Numbers:
     """The numbers of the inboxes that a caller can see."""
     if isinstance(visible, Everything):
         return EVERYTHING
-    among, params = any_of("id", visible.named)
-    rows = tx.all(f"SELECT number FROM inboxes WHERE id {among}", **params)
+    rows = all_among(tx, "SELECT number FROM inboxes WHERE id {among}", visible.named)
     return Only(tuple(row[0] for row in rows))
 
 
@@ -322,7 +350,7 @@ def remove_inbox_references(tx: Transaction, inbox_id: str, account_id: str | No
     """Remove a deleted inbox and its account from the rules, plans, webhooks and keys naming it."""
     for table in _TABLES_WITH_INBOXES:
         for row_id, stored in _rows_naming(tx, table, "inboxes", inbox_id):
-            tx.run(
+            tx.put(
                 f"""UPDATE {table}
                      SET inboxes = :remaining, visible_inboxes = coalesce(visible_inboxes, inboxes)
                      WHERE id = :id""",
@@ -339,12 +367,9 @@ def _remove_from_keys(tx: Transaction, column: str, removed_id: str, inbox_id: s
     for key_id, stored in _rows_naming(tx, "keys", column, removed_id):
         former = scalar(tx, "SELECT former_inboxes FROM keys WHERE id = :id", id=key_id)
         known = from_text(former) if former else []
-        tx.run(
-            f"UPDATE keys SET {column} = :remaining, former_inboxes = :former WHERE id = :id",
-            remaining=_without(stored, removed_id),
-            former=dumps(list(dict.fromkeys([*known, inbox_id]))),
-            id=key_id,
-        )
+        former = dumps(list(dict.fromkeys([*known, inbox_id])))
+        remaining = {column: _without(stored, removed_id)}
+        update(tx, "keys", {"id": key_id}, **remaining, former_inboxes=former)
 
 
 def _rows_naming(tx: Transaction, table: str, column: str, removed_id: str) -> list[Row]:
@@ -370,6 +395,10 @@ OF_MESSAGES = (
 )
 """The tables of rows that belong to a message."""
 
+BLOBS_AMONG = """
+    SELECT raw FROM messages WHERE raw {among}
+    UNION SELECT sha256 FROM attachments WHERE sha256 {among}
+"""
 BLOBS_AFTER = """
     SELECT raw, size_bytes FROM messages WHERE raw > :after
     UNION
@@ -380,16 +409,7 @@ BLOBS_AFTER = """
 
 def used_blobs(tx: Transaction, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
     """The keys that a message or an attachment uses."""
-    used: set[BlobKey] = set()
-    for batch in batches(keys):
-        among, params = any_of("key", batch)
-        rows = tx.all(
-            f"""SELECT raw FROM messages WHERE raw {among}
-                UNION SELECT sha256 FROM attachments WHERE sha256 {among}""",
-            **params,
-        )
-        used.update(row[0] for row in rows)
-    return frozenset(used)
+    return frozenset(row[0] for row in all_among(tx, BLOBS_AMONG, keys))
 
 
 def unused_of(tx: Transaction, keys: Sequence[BlobKey]) -> tuple[BlobKey, ...]:

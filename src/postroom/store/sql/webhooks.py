@@ -35,6 +35,7 @@ from postroom.store.sql.statements import (
     scalar,
     seconds,
     stored_view,
+    update,
     view_in,
 )
 from postroom.store.transaction import Row, Transaction
@@ -65,15 +66,11 @@ DUE = f"""
 """
 FREE = """
     SELECT 1 FROM webhook_deliveries d
-     WHERE d.inbox = :inbox AND d.number = :n AND d.status = 'pending'
+     WHERE d.inbox = :inbox AND d.number = :number AND d.status = 'pending'
        AND (d.holder IS NULL OR d.until <= :now)
 """
 """Rows are locked one by one, by inbox, because a lock cannot span several machines."""
 
-CLAIM = """
-    UPDATE webhook_deliveries SET holder = :holder, until = :until
-     WHERE inbox = :inbox AND number = :n
-"""
 NEXT = f"""
     SELECT min(CASE WHEN d.holder IS NULL THEN d.next_at ELSE d.until END) FROM webhook_deliveries d
      WHERE d.status = 'pending' AND d.webhook NOT {{full}} AND {_OLDEST}
@@ -124,15 +121,10 @@ def _webhook(row: Row) -> Webhook:
     return Webhook(row[0], row[1], types, view, created_at, enabled, made_by=row[6])
 
 
-def is_visible(row: Row, visible: Visible) -> bool:
-    """Whether a webhook is visible: the caller must see all inboxes that it was created for."""
-    return visible.covers(visible_inboxes(row))
-
-
 def visible_inboxes(row: Row) -> Visible:
     """The inboxes that a webhook was created for, or those of the key of its rule.
 
-    Removed inboxes stay included.
+    Removed inboxes stay included. A caller must see all of them to see the webhook.
     """
     return view_in(row[3] if row[5] is None else row[5])
 
@@ -140,21 +132,21 @@ def visible_inboxes(row: Row) -> Visible:
 def list_webhooks(tx: Transaction, visible: Visible, page: Slice) -> Found[Webhook]:
     """One page of webhooks, oldest first."""
     rows = tx.all(f"SELECT {COLUMNS} FROM webhooks ORDER BY number")
-    found = [_webhook(row) for row in rows if is_visible(row, visible)]
+    found = [_webhook(row) for row in rows if visible.covers(visible_inboxes(row))]
     return page_of(found, page)
 
 
-def webhook_number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
-    """The number of a visible webhook. Raises NotFound."""
+def _row(tx: Transaction, webhook_id: str, visible: Visible) -> Row:
+    """A visible webhook; the last column is its number. Raises NotFound."""
     row = find_webhook(tx, webhook_id, visible)
     if row is None:
         raise NotFound(no_such("webhook", webhook_id))
-    return int(row[-1])
+    return row
 
 
 def find_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> Row | None:
     row = tx.one(f"SELECT {COLUMNS}, number FROM webhooks WHERE id = :id", id=webhook_id)
-    return row if row is not None and is_visible(row, visible) else None
+    return row if row is not None and visible.covers(visible_inboxes(row)) else None
 
 
 def has_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> bool:
@@ -163,7 +155,7 @@ def has_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> bool:
 
 def remove_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> None:
     """Remove a webhook and its deliveries. Raises NotFound."""
-    number = webhook_number(tx, webhook_id, visible)
+    number = _row(tx, webhook_id, visible)[-1]
     tx.run("DELETE FROM webhook_deliveries WHERE webhook = :number", number=number)
     tx.run("DELETE FROM webhooks WHERE number = :number", number=number)
 
@@ -175,7 +167,7 @@ def update_webhook(
 
     Raises NotFound.
     """
-    number = webhook_number(tx, webhook_id, visible)
+    number = _row(tx, webhook_id, visible)[-1]
     tx.run(
         """UPDATE webhooks SET url = coalesce(:url, url), types = coalesce(:types, types),
                   is_enabled = coalesce(:enabled, is_enabled)
@@ -193,7 +185,7 @@ def webhook_target(
     tx: Transaction, webhook_id: str, visible: Visible, now: datetime
 ) -> tuple[str, tuple[str, ...]]:
     """The URL of a webhook and the encrypted secrets that sign now. Raises NotFound."""
-    number = webhook_number(tx, webhook_id, visible)
+    number = _row(tx, webhook_id, visible)[-1]
     row = tx.one(
         "SELECT url, secret, old_secret, secret_renewed_at FROM webhooks WHERE number = :number",
         number=number,
@@ -211,10 +203,7 @@ def _signing_secrets(row: Row, now: datetime) -> tuple[str, ...]:
 
 def get_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> Webhook:
     """One webhook. Raises NotFound."""
-    row = find_webhook(tx, webhook_id, visible)
-    if row is None:
-        raise NotFound(no_such("webhook", webhook_id))
-    return _webhook(row)
+    return _webhook(_row(tx, webhook_id, visible))
 
 
 def renew_webhook(
@@ -232,7 +221,7 @@ def renew_webhook(
 
     Raises NotFound.
     """
-    number = webhook_number(tx, webhook_id, visible)
+    number = _row(tx, webhook_id, visible)[-1]
     tx.run(
         """UPDATE webhooks SET old_secret = secret, secret = :secret, secret_renewed_at = :now
             WHERE number = :number""",
@@ -241,11 +230,7 @@ def renew_webhook(
         number=number,
     )
     if made_by is not None:
-        tx.run(
-            "UPDATE webhooks SET created_by = :key, old_secret = NULL WHERE number = :number",
-            key=made_by,
-            number=number,
-        )
+        update(tx, "webhooks", {"number": number}, created_by=made_by, old_secret=None)
     return get_webhook(tx, webhook_id, visible)
 
 
@@ -270,11 +255,11 @@ def claim_webhooks(
         due = tx.all(sql, **params, now=seconds(now), limit=limit - len(jobs))
         claimed = []
         for row in due:
-            which, webhook = {"inbox": row[15], "n": row[0]}, row[17]
+            row_key, webhook = {"inbox": row[15], "number": row[0]}, row[17]
             has_capacity = taken[webhook] < capacity.each
-            if has_capacity and tx.claimable(FREE, "d", **which, now=seconds(now)):
+            if has_capacity and tx.claimable(FREE, "d", **row_key, now=seconds(now)):
                 taken[webhook] += 1
-                tx.run(CLAIM, **which, holder=holder, until=seconds(until))
+                update(tx, "webhook_deliveries", row_key, holder=holder, until=seconds(until))
                 claimed.append(_job(row, holder, now))
         jobs += claimed
         if not claimed or len(claimed) == len(due):
@@ -366,7 +351,7 @@ def list_deliveries(
 ) -> Found[WebhookDelivery]:
     """The deliveries of a webhook, newest first. Raises NotFound."""
     where = Conditions()
-    where.add("d.webhook = :n", n=webhook_number(tx, webhook_id, visible))
+    where.add("d.webhook = :n", n=_row(tx, webhook_id, visible)[-1])
     return _LISTING.page(tx, where, page, _delivery)
 
 
@@ -374,10 +359,9 @@ def get_delivery(
     tx: Transaction, webhook_id: str, delivery_id: str, visible: Visible
 ) -> tuple[WebhookDelivery, Event | None]:
     """A delivery and its event as it is sent to the webhook. Raises NotFound."""
-    webhook = find_webhook(tx, webhook_id, visible)
-    number = webhook_number(tx, webhook_id, visible)
-    row = tx.one(_WITH_EVENT, n=number, id=delivery_id)
-    if row is None or webhook is None:
+    webhook = _row(tx, webhook_id, visible)
+    row = tx.one(_WITH_EVENT, n=webhook[-1], id=delivery_id)
+    if row is None:
         raise NotFound(no_delivery(webhook_id, delivery_id))
     event = None
     if row[13] is not None and row[17] is not None:
@@ -415,28 +399,26 @@ def redeliver(
         Conflict: it is pending and has not been attempted, an attempt is running, or the webhook
             is disabled.
     """
-    webhook = find_webhook(tx, webhook_id, visible)
-    number = webhook_number(tx, webhook_id, visible)
-    if webhook is not None and not webhook[7]:
+    webhook = _row(tx, webhook_id, visible)
+    if not webhook[7]:
         raise Conflict(f"{webhook_id} is disabled; enable it with update_webhook first")
-    row = tx.one(f"{_DELIVERY} WHERE d.webhook = :n AND d.id = :id", n=number, id=delivery_id)
+    row = tx.one(f"{_DELIVERY} WHERE d.webhook = :n AND d.id = :id", n=webhook[-1], id=delivery_id)
     if row is None:
         raise NotFound(no_delivery(webhook_id, delivery_id))
     if row[5] == "pending" and (row[6] == 0 or row[12] > seconds(now)):
         raise Conflict(
             f"{delivery_id} is pending already; list_deliveries shows when it is attempted"
         )
+    row_key = {"inbox": row[11], "n": row[0]}
     tx.run(
         """UPDATE webhook_deliveries
               SET is_redelivery = CASE WHEN status = 'pending' THEN is_redelivery ELSE 1 END,
                   status = 'pending', attempts = 0, first_at = :now, next_at = :now
             WHERE inbox = :inbox AND number = :n""",
+        **row_key,
         now=seconds(now),
-        inbox=row[11],
-        n=row[0],
     )
     tx.announce("webhooks")
-    which = "d.inbox = :inbox AND d.number = :n"
-    again = tx.one(f"{_DELIVERY} WHERE {which}", inbox=row[11], n=row[0])
+    again = tx.one(f"{_DELIVERY} WHERE d.inbox = :inbox AND d.number = :n", **row_key)
     assert again is not None
     return _delivery(again)

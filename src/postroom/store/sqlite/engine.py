@@ -13,7 +13,7 @@ from typing import TypeVar
 import apsw
 
 from postroom.store.maintenance.lifecycle import MIGRATED, refuse_migrated
-from postroom.store.sql.statements import scalar
+from postroom.store.sql.statements import insert, scalar
 from postroom.store.sqlite.connection import (
     PipeNotifier,
     Reader,
@@ -157,13 +157,11 @@ class SqliteEngine:
         )
 
     async def scan(self, work: Callable[[Transaction], T]) -> T:
-        """Run *work*, which reads many rows once, with a small page cache."""
         return await asyncio.wrap_future(
             self._scanner.submit(partial(self._read, Role.SCANNER, work))
         )
 
     async def compute(self, work: Callable[[], T]) -> T:
-        """Run *work*, which does not use the database, in the scanner thread."""
         return await asyncio.wrap_future(self._scanner.submit(work))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
@@ -187,11 +185,7 @@ class SqliteEngine:
             if tx.one(IS_COUNTED, name=name) is None:
                 continue
             tx.run("DELETE FROM sqlite_sequence WHERE name = :name", name=name)
-            tx.run(
-                "INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :number)",
-                name=name,
-                number=number,
-            )
+            insert(tx, "sqlite_sequence", name=name, seq=number)
 
     def clear_unused(self, tx: Transaction, table: str) -> None:
         """Rewrite the rows of a small table on pages that were overwritten with zeros.

@@ -14,7 +14,7 @@ from postroom.store.sql.inboxes import add_inbox
 from postroom.store.sql.statements import (
     Conditions,
     Listing,
-    any_of,
+    all_among,
     dumps,
     from_text,
     inbox_number,
@@ -23,7 +23,7 @@ from postroom.store.sql.statements import (
     moment_or_none,
     scalar,
     seconds,
-    seconds_or_none,
+    update,
 )
 from postroom.store.transaction import Row, Transaction
 
@@ -61,9 +61,7 @@ def _refusal(text: str | None) -> RefusedChange | None:
 def set_refusal(tx: Transaction, account: int, refused: RefusedChange) -> None:
     """Record the last change that a provider refused."""
     row = [seconds(refused.at), refused.message_id, refused.change, refused.detail]
-    tx.run(
-        "UPDATE accounts SET refusal = :refusal WHERE number = :n", refusal=dumps(row), n=account
-    )
+    update(tx, "accounts", {"number": account}, refusal=dumps(row))
 
 
 def add_account(
@@ -106,18 +104,13 @@ def get_account(tx: Transaction, account_id: str, visible: Visible) -> Account |
 
 def inboxes_of(tx: Transaction, account_ids: Collection[str]) -> frozenset[str]:
     """The inboxes of these accounts; unknown accounts are ignored."""
-    among, params = any_of("id", sorted(account_ids))
-    rows = tx.all(f"SELECT i.id FROM {_TABLES} WHERE a.id {among}", **params)
+    rows = all_among(tx, f"SELECT i.id FROM {_TABLES} WHERE a.id {{among}}", sorted(account_ids))
     return frozenset(row[0] for row in rows)
 
 
 def change_account(tx: Transaction, account_id: str, options: dict[str, Any]) -> None:
     """Set the options of an account and its state to `new`, after another sign-in."""
-    tx.run(
-        "UPDATE accounts SET options = :options, state = 'new', detail = '' WHERE id = :id",
-        options=dumps(options),
-        id=account_id,
-    )
+    update(tx, "accounts", {"id": account_id}, options=dumps(options), state="new", detail="")
     tx.announce("accounts")
 
 
@@ -130,23 +123,13 @@ def set_account_state(
     synced_at: datetime | None = None,
 ) -> None:
     """Set the state of an account; the time is given when all of it was read."""
-    tx.run(
-        """UPDATE accounts SET state = :state, detail = :detail,
-                  synced_at = coalesce(:synced_at, synced_at) WHERE id = :id""",
-        state=state,
-        detail=detail[:1000],
-        synced_at=seconds_or_none(synced_at),
-        id=account_id,
-    )
+    synced = {} if synced_at is None else {"synced_at": seconds(synced_at)}
+    update(tx, "accounts", {"id": account_id}, state=state, detail=detail[:1000], **synced)
 
 
 def set_capabilities(tx: Transaction, account_id: str, capabilities: dict[str, Any]) -> None:
     """Store the capabilities that an account was found to have."""
-    tx.run(
-        "UPDATE accounts SET capabilities = :capabilities WHERE id = :id",
-        capabilities=dumps(capabilities),
-        id=account_id,
-    )
+    update(tx, "accounts", {"id": account_id}, capabilities=dumps(capabilities))
 
 
 def capabilities_of(tx: Transaction, account_id: str) -> dict[str, Any] | None:
@@ -191,11 +174,7 @@ def unfetched_of(tx: Transaction, account_id: str) -> tuple[Unfetched, ...]:
 def set_unfetched(tx: Transaction, account_id: str, unfetched: Sequence[Unfetched]) -> None:
     """Store the messages that must be fetched again."""
     rows = [[*one.ref, one.attempts, seconds(one.next_at)] for one in unfetched]
-    tx.run(
-        "UPDATE accounts SET unfetched = :rows WHERE id = :id",
-        rows=dumps(rows) if rows else None,
-        id=account_id,
-    )
+    update(tx, "accounts", {"id": account_id}, unfetched=dumps(rows) if rows else None)
 
 
 def account_number(tx: Transaction, account_id: str) -> tuple[int, int]:

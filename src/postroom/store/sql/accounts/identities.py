@@ -275,7 +275,7 @@ def remove_identity(tx: Transaction, identity_id: str, visible: Visible) -> bool
              WHERE d.id = :id""",
         id=identity_id,
     )
-    if row is None or (not visible.sees(row[0])):
+    if row is None or not visible.sees(row[0]):
         return False
     inbox_id, address, email, number, inbox, is_default = row
     if email == address.lower():

@@ -34,8 +34,13 @@ from postroom.store.sql.messages.message_changes import (
     set_message_state,
 )
 from postroom.store.sql.messages.message_insert import add_message
-from postroom.store.sql.statements import any_of, batches, caseless, dumps, from_text
+from postroom.store.sql.statements import all_among, caseless, dumps, exists, from_text
 from postroom.store.transaction import Transaction
+
+KNOWN = """
+    SELECT key, message IS NULL AND mailboxes = :trash FROM remote_messages
+     WHERE account = :account AND scope = :scope AND key {among}
+"""
 
 
 def unknown_refs(
@@ -54,21 +59,11 @@ def unknown_refs(
     by_scope: dict[str, list[str]] = {}
     for ref in refs:
         by_scope.setdefault(ref.scope, []).append(ref.key)
+    which = {"account": account, "trash": dumps([TRASH])}
     for scope, keys in by_scope.items():
-        for batch in batches(keys):
-            among, params = any_of("key", batch)
-            rows = tx.all(
-                f"""SELECT key, message IS NULL AND mailboxes = :trash FROM remote_messages
-                     WHERE account = :account AND scope = :scope AND key {among}""",
-                account=account,
-                scope=scope,
-                trash=dumps([TRASH]),
-                **params,
-            )
-            found = ((RemoteRef(scope, key), is_deleted_here) for key, is_deleted_here in rows)
-            unknown -= {
-                ref for ref, is_deleted_here in found if not (is_deleted_here and ref in back)
-            }
+        rows = all_among(tx, KNOWN, keys, **which, scope=scope)
+        found = ((RemoteRef(scope, key), is_deleted_here) for key, is_deleted_here in rows)
+        unknown -= {ref for ref, is_deleted_here in found if not (is_deleted_here and ref in back)}
     return unknown
 
 
@@ -172,7 +167,7 @@ def _add(
     own = _sent_by_us(tx, inbox, message)
     added = own or add_message(tx, as_there)
     number = number_of(tx, inbox, added.message_id)
-    is_first = own is not None and tx.one(PLACED, message=number) is None
+    is_first = own is not None and not exists(tx, PLACED, message=number)
     _insert_remote_message(tx, account, remote.ref, number, remote.mailboxes)
     if is_first:
         _push_state(tx, inbox, number, added.message_id, remote)
@@ -338,7 +333,7 @@ def _mailboxes(tx: Transaction, number: int, now: MessageState) -> tuple[str, ..
 
 
 def _is_being_pushed(tx: Transaction, number: int) -> bool:
-    return tx.one("SELECT 1 FROM pushes WHERE message = :n LIMIT 1", n=number) is not None
+    return exists(tx, "SELECT 1 FROM pushes WHERE message = :n LIMIT 1", n=number)
 
 
 def settle_push(tx: Transaction, account_id: str, push: Push, pushed: Pushed) -> None:

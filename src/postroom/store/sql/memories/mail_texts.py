@@ -15,11 +15,19 @@ from datetime import datetime
 from itertools import islice
 
 from postroom.mail.text.fold import fold
-from postroom.model.inbox import Visible
 from postroom.model.memory import Author, Link, Namespaces
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.memories import memory_links
-from postroom.store.sql.statements import Conditions, any_of, batches, seconds
+from postroom.store.sql.statements import (
+    Conditions,
+    any_of,
+    batches,
+    exists,
+    insert,
+    insert_many,
+    seconds,
+    update,
+)
 from postroom.store.transaction import Transaction
 
 _LONG_RUN = 8
@@ -32,19 +40,7 @@ _BATCH_SIZE = 500
 _MAX_REPEATED = 20
 """The number of repeated memories whose sources a new one inherits."""
 
-ADD = """
-    INSERT INTO mail_memories (memory, collection, has_digests, is_removed)
-    VALUES (:memory, :collection, 1, 0)
-    ON CONFLICT DO NOTHING
-"""
-ADD_DIGEST = """
-    INSERT INTO mail_memory_digests (digest, memory) VALUES (:digest, :memory)
-     ON CONFLICT DO NOTHING
-"""
-ADD_SOURCE = """
-    INSERT INTO mail_memory_sources (memory, source) VALUES (:memory, :source)
-    ON CONFLICT DO NOTHING
-"""
+_ONCE = " ON CONFLICT DO NOTHING"
 WITHOUT_DIGESTS = """
     SELECT n.memory FROM mail_memories n JOIN ranking_collections s ON s.number = n.collection
      WHERE n.has_digests = 0 AND {where} ORDER BY n.memory LIMIT :limit
@@ -77,12 +73,14 @@ def store_digests(
     Long runs of words are stored too, so that a part of a memory is not trusted more than all of
     it: also of one that repeats another, or two copies would raise the trust of a text.
     """
-    tx.run(ADD, memory=memory, collection=collection)
+    new = {"memory": memory, "collection": collection, "has_digests": 1, "is_removed": 0}
+    insert(tx, "mail_memories", _ONCE, **new)
     sources = {memory_links.target_of(tx, link.to) for link in links if link.is_mail}
     _add_digests(tx, memory, texts, with_parts=bool(sources or repeated))
     for other in repeated:
         sources.update(_sources(tx, other))
-    tx.many(ADD_SOURCE, [{"memory": memory, "source": source} for source in sorted(sources)])
+    rows = [{"memory": memory, "source": source} for source in sorted(sources)]
+    insert_many(tx, "mail_memory_sources", rows, _ONCE)
 
 
 def _add_digests(tx: Transaction, memory: int, texts: Iterable[str], *, with_parts: bool) -> None:
@@ -91,7 +89,8 @@ def _add_digests(tx: Transaction, memory: int, texts: Iterable[str], *, with_par
         digests.add(_digest(terms))
         if with_parts:
             digests.update(_digest(run) for run in _runs(terms, _LONG_RUN))
-    tx.many(ADD_DIGEST, [{"digest": digest, "memory": memory} for digest in sorted(digests)])
+    rows = [{"digest": digest, "memory": memory} for digest in sorted(digests)]
+    insert_many(tx, "mail_memory_digests", rows, _ONCE)
 
 
 def _sources(tx: Transaction, memory: int) -> list[str]:
@@ -112,12 +111,12 @@ def _store_missing_digests(tx: Transaction, memory: int) -> None:
     rows = tx.all(TEXTS_FROM_MAIL, memory=memory)
     texts = [text for row in rows for text in row if text is not None]
     _add_digests(tx, memory, texts, with_parts=bool(_sources(tx, memory)))
-    tx.run("UPDATE mail_memories SET has_digests = 1 WHERE memory = :m", m=memory)
+    update(tx, "mail_memories", {"memory": memory}, has_digests=1)
 
 
 def has_missing_digests(tx: Transaction) -> bool:
     """Whether there are memories without digests."""
-    return tx.one("SELECT 1 FROM mail_memories WHERE has_digests = 0 LIMIT 1") is not None
+    return exists(tx, "SELECT 1 FROM mail_memories WHERE has_digests = 0 LIMIT 1")
 
 
 def repeated_memories(
@@ -150,13 +149,10 @@ def _with_digests(
     for memory, is_removed, removed_by, expires_at in rows:
         is_over = expires_at is not None and expires_at <= seconds(now)
         is_theirs = removed_by == author.key_id if is_removed else not is_over
-        if is_theirs or _is_readable(tx, memory, author.visible):
+        if is_theirs or any(
+            memory_links.is_visible(tx, source, author.visible) for source in _sources(tx, memory)
+        ):
             yield memory
-
-
-def _is_readable(tx: Transaction, memory: int, visible: Visible) -> bool:
-    """Whether the caller can see some of the mail that a memory came from."""
-    return any(memory_links.is_visible(tx, source, visible) for source in _sources(tx, memory))
 
 
 def _among(namespaces: Namespaces) -> Conditions:
@@ -172,27 +168,16 @@ def retain_digests(tx: Transaction, memory: int, removed_by: str | None) -> None
         return
     if not row[0]:
         _store_missing_digests(tx, memory)
-    tx.run(
-        "UPDATE mail_memories SET is_removed = 1, removed_by = :by WHERE memory = :memory",
-        by=removed_by,
-        memory=memory,
-    )
+    update(tx, "mail_memories", {"memory": memory}, is_removed=1, removed_by=removed_by)
     remove_unused_digests(tx, memory)
 
 
 def remove_unused_digests(tx: Transaction, memory: int) -> None:
     """Delete removed mail from the sources of a memory, and digests that have no source left."""
-    removed = [
-        source
-        for source in _sources(tx, memory)
-        if not memory_links.is_visible(tx, source, EVERYTHING)
-    ]
-    for source in removed:
-        tx.run(
-            "DELETE FROM mail_memory_sources WHERE memory = :memory AND source = :source",
-            memory=memory,
-            source=source,
-        )
+    sql = "DELETE FROM mail_memory_sources WHERE memory = :memory AND source = :source"
+    for source in _sources(tx, memory):
+        if not memory_links.is_visible(tx, source, EVERYTHING):
+            tx.run(sql, memory=memory, source=source)
     row = tx.one("SELECT is_removed FROM mail_memories WHERE memory = :m", m=memory)
     if row is None or not row[0] or _sources(tx, memory):
         return

@@ -24,6 +24,7 @@ from postroom.store.sql.memories import mail_texts, memory_links
 from postroom.store.sql.statements import (
     Conditions,
     Listing,
+    exists,
     from_text,
     moment,
     moment_or_none,
@@ -56,9 +57,6 @@ class Stored:
 
     number: int
     summary: str | None
-    text: str
-    tags: tuple[str, ...]
-    links: tuple[Link, ...]
     is_owners: bool
     memory: Memory
 
@@ -68,9 +66,8 @@ def find_memory(tx: Transaction, collection: int, key: str) -> Stored | None:
     row = tx.one(FIND, collection=collection, key=key)
     if row is None:
         return None
-    links = memory_links.links_of(tx, row[0])
-    memory = memory_of(row, links)
-    return Stored(row[0], row[3], row[4], memory.tags, links, bool(row[7]), memory)
+    memory = memory_of(row, memory_links.links_of(tx, row[0]))
+    return Stored(row[0], row[3], bool(row[7]), memory)
 
 
 def memory_of(row: Row, links: tuple[Link, ...]) -> Memory:
@@ -148,14 +145,11 @@ def list_namespaces(
     tx: Transaction, namespaces: Namespaces, now: datetime, page: Slice
 ) -> Found[NamespaceRow]:
     """One page of the namespaces that have memories, by name."""
-    where = Conditions()
-    where.add("s.kind = 'memories' AND (m.expires_at IS NULL OR m.expires_at > :now)")
-    where.within("s.name", namespaces, "namespace")
+    where = memory_links.unexpired(namespaces, now)
     rows = tx.all(
         f"""SELECT s.name, count(*), max(m.updated_at) FROM {TABLES}
-             WHERE {where.sql} GROUP BY s.name ORDER BY s.name""",
+             WHERE s.kind = 'memories' AND {where.sql} GROUP BY s.name ORDER BY s.name""",
         **where.params,
-        now=seconds(now),
     )
     return page_of([NamespaceRow(row[0], int(row[1]), moment(row[2])) for row in rows], page)
 
@@ -170,10 +164,8 @@ def memories_after(
     tx: Transaction, namespaces: Namespaces, after: int, limit: int, now: datetime
 ) -> list[tuple[int, Memory]]:
     """The next memories in order of creation, for export."""
-    where = Conditions()
+    where = memory_links.unexpired(namespaces, now)
     where.add("s.kind = 'memories' AND m.number > :after", after=after)
-    where.add("(m.expires_at IS NULL OR m.expires_at > :now)", now=seconds(now))
-    where.within("s.name", namespaces, "namespace")
     rows = tx.all(
         f"SELECT {COLUMNS} FROM {TABLES} WHERE {where.sql} ORDER BY m.number LIMIT :limit",
         **where.params,
@@ -185,7 +177,9 @@ def memories_after(
 OF_MEMORY = ("memory_versions", "memory_tags", "memory_links", "memory_ties", "memory_shingles")
 
 
-def remove_memory(tx: Transaction, namespace: str, key: str, now: datetime, by: str) -> bool:
+def remove_memory(
+    tx: Transaction, namespace: str, key: str, *, now: datetime, by: str = ""
+) -> bool:
     """Remove a memory with its history, on request of the key *by*."""
     collection = find_collection(tx, collection_of(namespace))
     stored = find_memory(tx, collection, key) if collection is not None else None
@@ -227,9 +221,6 @@ def remove_without_mail(tx: Transaction, numbers: Sequence[int]) -> None:
 
 
 def has_expired(tx: Transaction, now: datetime) -> bool:
-    row = tx.one(
-        """SELECT 1 FROM ranking_collections s JOIN memories m ON m.collection = s.number
-            WHERE m.expires_at <= :now LIMIT 1""",
-        now=seconds(now),
-    )
-    return row is not None
+    sql = """SELECT 1 FROM ranking_collections s JOIN memories m ON m.collection = s.number
+              WHERE m.expires_at <= :now LIMIT 1"""
+    return exists(tx, sql, now=seconds(now))

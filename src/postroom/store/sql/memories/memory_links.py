@@ -16,10 +16,12 @@ from postroom.store.sql.statements import (
     Conditions,
     any_of,
     batches,
+    exists,
     from_text,
     insert_many,
     moment,
     seconds,
+    update,
 )
 from postroom.store.transaction import Row, Transaction
 
@@ -229,7 +231,7 @@ def mark_stale(tx: Transaction, memories: Sequence[int]) -> list[tuple[int, int]
         if row is None or all(existing):
             continue
         if row[1] or any(existing):
-            tx.run("UPDATE memories SET is_stale = 1 WHERE number = :n", n=memory)
+            update(tx, "memories", {"number": memory}, is_stale=1)
         else:
             removed.append((row[0], memory))
     return removed
@@ -242,27 +244,28 @@ def _exists(tx: Transaction, link: Link) -> bool:
 def redirect_links(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
     """Redirect links from merged threads to the thread they are part of."""
     among, params = any_of("thread", others)
+    which = {"inbox": inbox, "into": into, **params}
     there = "SELECT id FROM threads WHERE +inbox = :inbox AND number"
     tx.run(
         f"""UPDATE memory_links SET target = ({there} = :into), display_target = ({there} = :into)
              WHERE target IN ({there} {among})""",
-        inbox=inbox,
-        into=into,
-        **params,
+        **which,
     )
     tx.run(
         f"""INSERT INTO mail_memory_sources (memory, source)
             SELECT DISTINCT memory, ({there} = :into) FROM mail_memory_sources
              WHERE source IN ({there} {among}) ON CONFLICT DO NOTHING""",
-        inbox=inbox,
-        into=into,
-        **params,
+        **which,
     )
-    tx.run(
-        f"DELETE FROM mail_memory_sources WHERE source IN ({there} {among})",
-        inbox=inbox,
-        **params,
-    )
+    tx.run(f"DELETE FROM mail_memory_sources WHERE source IN ({there} {among})", **which)
+
+
+def unexpired(namespaces: Namespaces, now: datetime) -> Conditions:
+    """The memories `m` of the collections `s` that are in these namespaces and have not expired."""
+    where = Conditions()
+    where.add("(m.expires_at IS NULL OR m.expires_at > :now)", now=seconds(now))
+    where.within("s.name", namespaces, "namespace")
+    return where
 
 
 RECALLED = """
@@ -291,9 +294,7 @@ def memories_about(
     targets, more = any_of("target", mail)
     found = f"""SELECT memory, address AS target FROM memory_ties WHERE address {people}
           UNION SELECT memory, target FROM memory_links WHERE target {targets}"""
-    where = Conditions()
-    where.add("(m.expires_at IS NULL OR m.expires_at > :now)", now=seconds(now))
-    where.within("s.name", namespaces, "namespace")
+    where = unexpired(namespaces, now)
     sql = RECALLED.format(found=found, where=where.sql)
     rows = tx.all(sql, **params, **more, **where.params, limit=limit * _BATCH_SIZE)
     shown: dict[int, Row] = {}
@@ -313,15 +314,10 @@ def memories_about(
 
 
 def _recalled(row: Row) -> RecalledMemory:
-    return RecalledMemory(
-        namespace=row[0],
-        key=row[1],
-        summary=summary_of(row[3]) if row[2] is None else row[2],
-        about=row[7],
-        trust=row[4],
-        updated_at=moment(row[6]),
-        stale=bool(row[5]) or None,
-    )
+    namespace, key, summary, text, trust, is_stale, updated_at, about, _ = row
+    summary = summary_of(text) if summary is None else summary
+    stale = bool(is_stale) or None
+    return RecalledMemory(namespace, key, summary, about, trust, moment(updated_at), stale=stale)
 
 
 _ENOUGH_SHINGLES = 3
@@ -353,12 +349,9 @@ def tied_memories(
 
     Only memories in these namespaces count, and only ties through mail of *visible* inboxes.
     """
-    if tx.one("SELECT 1 FROM memory_ties LIMIT 1") is None:
+    if not exists(tx, "SELECT 1 FROM memory_ties LIMIT 1"):
         return []
-    where = Conditions()
-    where.add("(m.expires_at IS NULL OR m.expires_at > :now)", now=seconds(now))
-    where.within("s.name", namespaces, "namespace")
-    matches = _matches(tx, mail_shingles(text), where)
+    matches = _matches(tx, mail_shingles(text), unexpired(namespaces, now))
     addresses = {address.lower() for address in recipients}
     found = (
         _tied(tx, memory, count, addresses, visible)

@@ -35,16 +35,11 @@ from postroom.store.sql.statements import (
     insert_numbered,
     seconds,
     seconds_or_none,
+    update,
 )
 from postroom.store.transaction import Transaction
 
 MAX_VERSIONS = 50
-UPDATE = """
-    UPDATE memories SET summary = :summary, text = :text, tags = :tags, trust = :trust,
-           written_by_owner = :written_by_owner, version = version + 1, is_stale = :is_stale,
-           expires_at = :expires_at, updated_at = :updated_at
-     WHERE number = :number
-"""
 INSERT_VERSION = """
     INSERT INTO memory_versions (memory, version, summary, text, tags, trust, updated_at)
     SELECT number, version, summary, text, tags, trust, updated_at FROM memories
@@ -116,12 +111,13 @@ def _changed(
     tx: Transaction, old: Stored | None, change: MemoryChange, author: Author, now: datetime
 ) -> _New:
     """The memory after a change. Raises InvalidInput, NotFound, Forbidden."""
-    text = change.text if change.text is not None else (old.text if old else None)
+    was = old.memory if old else None
+    text = change.text if change.text is not None else (was.text if was else None)
     if text is None:
         raise InvalidInput("text: is required, since there is no memory under this key yet")
-    links = _links(tx, old, change, author)
-    before = old.memory.trust if old else None
-    trust = trust_of(change, author, before, links=links, known=old.links if old else ())
+    links = _links(tx, was, change, author)
+    before = was.trust if was else None
+    trust = trust_of(change, author, before, links=links, known=was.links if was else ())
     summary = change.summary if change.summary is not None else (old.summary if old else None)
     summary = summary or None
     repeated: Sequence[int] = ()
@@ -131,17 +127,15 @@ def _changed(
     return _New(
         summary=summary,
         text=text,
-        tags=change.tags if change.tags is not None else (old.tags if old else ()),
+        tags=change.tags if change.tags is not None else (was.tags if was else ()),
         links=links,
         trust=trust,
         is_owners=author.is_owner or (old is not None and old.is_owners),
         is_stale=change.is_stale
-        or (
-            old is not None and bool(old.memory.stale) and memory_links.has_removed_mail(tx, links)
-        ),
+        or (was is not None and bool(was.stale) and memory_links.has_removed_mail(tx, links)),
         expires_at=expiry_of(
             change,
-            old.memory.expires_at if old else None,
+            was.expires_at if was else None,
             is_new_mail=trust == "mail" and before != "mail",
             now=now,
         ),
@@ -151,16 +145,16 @@ def _changed(
 
 
 def _links(
-    tx: Transaction, old: Stored | None, change: MemoryChange, author: Author
+    tx: Transaction, was: Memory | None, change: MemoryChange, author: Author
 ) -> tuple[Link, ...]:
-    known = old.links if old else ()
+    known = was.links if was else ()
     if change.links is None:
         return known
     if change.follows_links:
         memory_links.check_links(tx, change.links, known=known, visible=author.visible)
     # A rule replaces the sources of its memory; others may not remove them.
     is_free = author.is_owner or change.max_trust == "mail"
-    if old is not None and old.memory.trust == "mail" and not is_free:
+    if was is not None and was.trust == "mail" and not is_free:
         memory_links.refuse_source_removal(tx, change.links, known=known)
     return change.links
 
@@ -169,10 +163,10 @@ def _is_unchanged(old: Stored, change: MemoryChange, author: Author) -> bool:
     """Whether a change would leave the memory as it is."""
     was = old.memory
     return (
-        change.text in (None, old.text)
+        change.text in (None, was.text)
         and (change.summary is None or (change.summary or None) == old.summary)
-        and change.tags in (None, old.tags)
-        and change.links in (None, old.links)
+        and change.tags in (None, was.tags)
+        and change.links in (None, was.links)
         and change.expires_at in (None, was.expires_at)
         and not (change.clears_expiry and was.expires_at is not None)
         and not (change.confirms_trust and author.is_owner and was.trust != "user")
@@ -191,20 +185,22 @@ def _save(tx: Transaction, collection: int, old: Stored | None, new: _New, now: 
         "is_stale": int(new.is_stale),
         "expires_at": seconds_or_none(new.expires_at),
         "updated_at": seconds(now),
+        "version": 1 if old is None else old.memory.version + 1,
     }
     if old is None:
-        own = {"collection": collection, "key": new.key, "version": 1, "created_at": seconds(now)}
+        own = {"collection": collection, "key": new.key, "created_at": seconds(now)}
         number = insert_numbered(tx, "memories", **own, **values)
     else:
         number = old.number
         tx.run(INSERT_VERSION, number=number)
-        tx.run(UPDATE, number=number, **values)
+        update(tx, "memories", {"number": number}, **values)
         tx.run(
             "DELETE FROM memory_versions WHERE memory = :memory AND version <= :oldest",
             memory=number,
             oldest=old.memory.version - MAX_VERSIONS,
         )
-    _set_tags(tx, number, new.tags)
+    tx.run("DELETE FROM memory_tags WHERE memory = :memory", memory=number)
+    insert_many(tx, "memory_tags", [{"memory": number, "tag": tag} for tag in new.tags])
     if new.trust == "mail":
         texts = _texts(new.text, new.summary)
         store_digests(tx, number, collection, texts, links=new.links, repeated=new.repeated)
@@ -213,11 +209,6 @@ def _save(tx: Transaction, collection: int, old: Stored | None, new: _New, now: 
 
 def _texts(text: str, summary: str | None) -> list[str]:
     return [text] if summary is None else [text, summary]
-
-
-def _set_tags(tx: Transaction, number: int, tags: Sequence[str]) -> None:
-    tx.run("DELETE FROM memory_tags WHERE memory = :memory", memory=number)
-    insert_many(tx, "memory_tags", [{"memory": number, "tag": tag} for tag in tags])
 
 
 def import_memories(

@@ -46,15 +46,17 @@ from postroom.store.sql.messages.message_insert import insert_names, is_hidden, 
 from postroom.store.sql.messages.thread_merging import recount
 from postroom.store.sql.statements import (
     OF_MESSAGES,
-    any_of,
+    all_among,
     batches,
     caseless,
     dumps,
+    exists,
     flag_bits,
     flag_names,
     from_text,
     scalar,
     unused_of,
+    update,
 )
 from postroom.store.transaction import Row, Transaction
 
@@ -150,8 +152,6 @@ FIND = f"""
      WHERE m.id {{among}}
 """
 STATE = f"SELECT {_STATE_COLUMNS} FROM messages m WHERE m.inbox = :inbox AND m.number = :n"
-HIDE = "UPDATE messages SET is_hidden = :hidden WHERE inbox = :inbox AND number = :n"
-FLAG = "UPDATE messages SET flags = :flags WHERE inbox = :inbox AND number = :n"
 _ROW_KEY = "inbox = :inbox AND number = :number"
 _MESSAGE_KEY = "inbox = :inbox AND message = :number"
 
@@ -185,8 +185,7 @@ def change_each(
 
 def _find(tx: Transaction, message_ids: Sequence[str], visible: Visible) -> dict[str, _Known]:
     """The messages that exist and are visible."""
-    among, params = any_of("id", message_ids)
-    rows = tx.all(FIND.format(among=among), **params)
+    rows = all_among(tx, FIND, message_ids)
     return {row[7]: _known(row) for row in rows if visible.sees(row[8])}
 
 
@@ -287,14 +286,15 @@ def set_message_state(tx: Transaction, inbox: int, number: int, after: MessageSt
 def _set_state(tx: Transaction, known: _Known, after: MessageState) -> list[SetChange]:
     """Set the flags, labels and mailboxes of a message, and return the changes for the index."""
     inbox, number, thread, was_hidden, before = known
+    row_key = {"inbox": inbox, "number": number}
     if set(after.flags) != set(before.flags):
-        tx.put(FLAG, flags=flag_bits(after.flags), inbox=inbox, n=number)
+        update(tx, "messages", row_key, flags=flag_bits(after.flags))
     hidden = was_hidden
     if (after.labels, after.mailboxes) != (before.labels, before.mailboxes):
         _rename(tx, number, inbox, list(after.labels), list(after.mailboxes))
         hidden = is_hidden(after.mailboxes)
     if hidden != was_hidden:
-        tx.put(HIDE, hidden=int(hidden), inbox=inbox, n=number)
+        update(tx, "messages", row_key, is_hidden=int(hidden))
         recount(tx, inbox, thread)
     were, are = _sets(before, is_hidden=was_hidden), _sets(after, is_hidden=hidden)
     return [] if were == are else [SetChange(number, inbox, were, are)]
@@ -364,10 +364,17 @@ def remove_message(
     if known is None:
         return None
     refuse_unfinished(tx, known.inbox, known.number, message_id)
-    feeding_account = account_feeding(tx, known.inbox)
+    return remove_everywhere(tx, known.inbox, known.number, message_id)
+
+
+def remove_everywhere(
+    tx: Transaction, inbox: int, number: int, message_id: str
+) -> tuple[BlobKey, ...]:
+    """Remove a message here and at its provider; return what `remove_number` returns."""
+    feeding_account = account_feeding(tx, inbox)
     if feeding_account is not None:
-        insert_deletion_push(tx, feeding_account, known.number, message_id)
-    return remove_number(tx, known.inbox, known.number)
+        insert_deletion_push(tx, feeding_account, number, message_id)
+    return remove_number(tx, inbox, number)
 
 
 def remove_number(tx: Transaction, inbox: int, number: int) -> tuple[BlobKey, ...]:
@@ -399,8 +406,7 @@ def refuse_unfinished(tx: Transaction, inbox: int, number: int, message_id: str)
 
     Raises Conflict.
     """
-    row = tx.one(f"{UNFINISHED} AND message = :number", inbox=inbox, number=number)
-    if row is not None:
+    if exists(tx, f"{UNFINISHED} AND message = :number", inbox=inbox, number=number):
         raise Conflict(
             f"{message_id} has not been sent yet; cancel_message makes it a draft, "
             "which can be removed"
@@ -425,7 +431,7 @@ def retain_send_outcome(tx: Transaction, inbox: int, number: int) -> None:
         response = from_text(answer)
         if recipients and response["message_id"] == message_id:
             response |= {"recipients": recipients, "status": overall_status(recipients)}
-            tx.run("UPDATE sends SET response = :a WHERE number = :n", a=dumps(response), n=send)
+            update(tx, "sends", {"number": send}, response=dumps(response))
 
 
 def _final(recipient: dict[str, Any], in_transmission: list[str]) -> Recipient:

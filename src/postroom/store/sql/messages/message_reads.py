@@ -26,8 +26,7 @@ from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.statements import (
     Conditions,
     Listing,
-    any_of,
-    batches,
+    all_among,
     flag_names,
     from_text,
     inbox_number,
@@ -107,12 +106,8 @@ def message_numbers(
     tx: Transaction, message_ids: Sequence[str], visible: Visible
 ) -> dict[str, int]:
     """The numbers of some messages, without those that do not exist for the caller."""
-    numbers: dict[str, int] = {}
-    for batch in batches(message_ids):
-        among, params = any_of("id", batch)
-        rows = tx.all(NUMBERS.format(among=among), **params)
-        numbers |= {row[0]: row[1] for row in rows if visible.sees(row[2])}
-    return numbers
+    rows = all_among(tx, NUMBERS, message_ids)
+    return {row[0]: row[1] for row in rows if visible.sees(row[2])}
 
 
 def get_message_row(tx: Transaction, message_id: str) -> MessageRow | None:

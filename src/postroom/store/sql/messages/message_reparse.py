@@ -21,7 +21,7 @@ from postroom.store.sql.messages.thread_choice import (
     choose_thread,
 )
 from postroom.store.sql.messages.thread_merging import recount
-from postroom.store.sql.statements import from_text, moment, scalar
+from postroom.store.sql.statements import from_text, moment, scalar, update
 from postroom.store.transaction import Row, Transaction
 
 OUTDATED = """
@@ -35,15 +35,6 @@ COUNT_OUTDATED = "SELECT count(*) FROM messages WHERE parser_version < :version"
 FIND = """
     SELECT m.number, m.inbox, m.thread, m.details, t.is_pinned FROM messages m
       JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread WHERE m.id = :id
-"""
-UPDATE_MESSAGE = """
-    UPDATE messages
-       SET thread = :thread, has_attachment = :has_attachment, date = :date,
-           parser_version = :parser_version, subject = :subject, from_address = :from_address,
-           from_name = :from_name, addresses = :addresses, snippet = :snippet,
-           internet_id = :internet_id, fingerprint = :fingerprint, details = :details,
-           is_suspicious = :is_suspicious
-     WHERE inbox = :inbox AND number = :number
 """
 
 
@@ -86,7 +77,7 @@ def _reread(tx: Transaction, message: NewMessage, row: Row) -> None:
     # a thread that was split by a caller stays as it is
     thread = old_thread if row[4] else choose_thread(tx, message, threads)[0]
     columns = parsed_columns(message, thread, _details(message, from_text(row[3])))
-    tx.run(UPDATE_MESSAGE, inbox=inbox, number=number, **columns)
+    update(tx, "messages", {"inbox": inbox, "number": number}, **columns)
     for table in ("bodies", "search_texts"):
         tx.run(f"DELETE FROM {table} WHERE inbox = :inbox AND message = :n", inbox=inbox, n=number)
     rows = NewRows(tx)

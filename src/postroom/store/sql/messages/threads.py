@@ -30,6 +30,7 @@ from postroom.store.sql.statements import (
     from_text,
     insert_numbered,
     moment,
+    update,
     visible_numbers,
     within,
 )
@@ -54,7 +55,6 @@ NEWEST_OF = """
      WHERE +inbox = :inbox AND thread = :thread AND is_hidden = :is_hidden
      ORDER BY date DESC, number DESC LIMIT :limit
 """
-PIN = "UPDATE threads SET is_pinned = 1 WHERE inbox = :inbox AND number = :thread"
 MOVE = "UPDATE messages SET thread = :new WHERE inbox = :inbox AND number = :number"
 MOVE_ID = """
     UPDATE thread_ids SET thread = :new
@@ -238,7 +238,7 @@ def _split_off(
         is_pinned=1,
         message_count=0,
     )
-    tx.run(PIN, inbox=inbox, thread=thread)
+    update(tx, "threads", {"inbox": inbox, "number": thread}, is_pinned=1)
     tx.many(MOVE, [{"new": new, "inbox": inbox, "number": row[0]} for row in rows])
     moved = {"new": new, "inbox": inbox, "thread": thread}
     tx.many(MOVE_ID, [{**moved, "internet_id": row[1]} for row in rows if row[1]])

@@ -43,6 +43,7 @@ from postroom.store.sql.statements import (
     moment_or_none,
     scalar,
     seconds,
+    update,
 )
 from postroom.store.transaction import Row, Transaction
 
@@ -86,10 +87,6 @@ FREE = """
 """
 """Rows are locked one by one, by inbox, because a lock cannot span several machines."""
 
-CLAIM = """
-    UPDATE outbox SET state = 'claimed', holder = :holder, until = :until
-     WHERE inbox = :inbox AND message = :message
-"""
 NEXT = """
     SELECT o.next_at FROM {source} WHERE o.state = 'waiting' AND {which}
      ORDER BY o.next_at LIMIT 1
@@ -126,7 +123,7 @@ def claim_mail(
     jobs = [job for job in found if tx.claimable(FREE, "o", **row_of(job))]
     taken = [job for job in jobs if job.is_scheduled or count_domains(tx, job, now, max_per_domain)]
     for job in taken:
-        tx.run(CLAIM, **row_of(job), holder=holder, until=seconds(until))
+        update(tx, "outbox", row_of(job), state="claimed", holder=holder, until=seconds(until))
     return Claimed(tuple(taken), lost)
 
 
@@ -359,11 +356,7 @@ def settle_part(
     If the worker dies, those others are tried again: nothing of theirs is pending.
     """
     set_outcomes(tx, job.inbox, job.number, recipients, now)
-    tx.run(
-        f"UPDATE outbox SET pending = '[]' WHERE {ROW_KEY} AND holder = :holder",
-        **row_of(job),
-        holder=job.holder,
-    )
+    update(tx, "outbox", {**row_of(job), "holder": job.holder}, pending="[]")
 
 
 def deliver_scheduled(
@@ -386,7 +379,7 @@ def deliver_scheduled(
     routed = {address: _keep_unknown(r, unknown) for address, r in recipients.items()}
     set_recipients(tx, job.inbox, job.number, routed, now)
     copy_to_sent(tx, job.inbox, job.number, now)
-    tx.run(f"UPDATE outbox SET is_scheduled = 0 WHERE {ROW_KEY}", **row_of(job))
+    update(tx, "outbox", row_of(job), is_scheduled=0)
     requeue(tx, job.inbox, job.number, seconds(now))
     return True
 

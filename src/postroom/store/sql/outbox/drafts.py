@@ -15,7 +15,7 @@ from postroom.errors import Conflict, NotFound, no_such
 from postroom.mail.addresses import canonical_address
 from postroom.model.inbox import Visible
 from postroom.model.mail.approval import GateRequest
-from postroom.model.mail.message import BlobKey, Recipient, hidden_chars
+from postroom.model.mail.message import Recipient, hidden_chars
 from postroom.model.mail.sending import (
     CANCELLED,
     POSSIBLY_SENT_STATUSES,
@@ -26,14 +26,9 @@ from postroom.model.mail.sending import (
 )
 from postroom.model.mail.storage import Cancelled, Gate
 from postroom.model.page import Found, Slice
-from postroom.store.sql.accounts.pushes import (
-    account_feeding,
-    cancel_draft_removal,
-    insert_deletion_push,
-    remove_sent_copy,
-)
+from postroom.store.sql.accounts.pushes import cancel_draft_removal, remove_sent_copy
 from postroom.store.sql.credentials import keys_by_id
-from postroom.store.sql.messages.message_changes import remove_number
+from postroom.store.sql.messages.message_changes import remove_everywhere
 from postroom.store.sql.outbox.holds import known_addresses, pass_gate, set_hold
 from postroom.store.sql.outbox.queue import (
     ROW_KEY,
@@ -55,6 +50,7 @@ from postroom.store.sql.statements import (
     scalar,
     seconds,
     seconds_or_none,
+    update,
     visible_numbers,
 )
 from postroom.store.transaction import Row, Transaction
@@ -200,12 +196,7 @@ def _restore_draft(tx: Transaction, message_id: str) -> str | None:
     )
     if row is None:
         return None
-    tx.run(
-        """UPDATE drafts SET sent_at = NULL, message_id = NULL, revision = :revision
-            WHERE id = :id""",
-        id=row[0],
-        revision=row[1],
-    )
+    update(tx, "drafts", {"id": row[0]}, sent_at=None, message_id=None, revision=row[1])
     return str(row[0])
 
 
@@ -298,7 +289,7 @@ def retry_mail(
     )
     unknown = _former_unknown(row) | {r.address: r.detail for r in again if r.status == "unknown"}
     if unknown:
-        _set_columns(tx, row, unknown=dumps(unknown))
+        update(tx, "outbox", {"inbox": inbox, "message": number}, unknown=dumps(unknown))
 
 
 def _why_not_again(message_id: str, statuses: set[str]) -> str:
@@ -372,9 +363,9 @@ def cancel_mail(
     if draft_id is None:
         save_draft(tx, replace(draft, authors=tuple(from_text(row[10] or "[]"))))
         draft_id = draft.id
-    it = {"id": draft_id, "replaces": dumps(draft.replaces) if draft.replaces else None}
-    tx.run("UPDATE drafts SET replaces = :replaces WHERE id = :id", **it)
-    return Cancelled(draft_id, _remove(tx, row[5], row[0], message_id))
+    replaces = dumps(draft.replaces) if draft.replaces else None
+    update(tx, "drafts", {"id": draft_id}, replaces=replaces)
+    return Cancelled(draft_id, remove_everywhere(tx, row[5], row[0], message_id))
 
 
 def _cancelled(address: str, unknown: Mapping[str, str | None]) -> Recipient:
@@ -383,22 +374,9 @@ def _cancelled(address: str, unknown: Mapping[str, str | None]) -> Recipient:
     return Recipient(address, "failed", CANCELLED)
 
 
-def _remove(tx: Transaction, inbox: int, number: int, message_id: str) -> tuple[BlobKey, ...]:
-    """Remove the message of a mail that is a draft again."""
-    feeding_account = account_feeding(tx, inbox)
-    if feeding_account is not None:
-        insert_deletion_push(tx, feeding_account, number, message_id)
-    return remove_number(tx, inbox, number)
-
-
 def _former_unknown(row: Row) -> dict[str, str | None]:
     """The recipients that were `unknown` before a retry, with their details."""
     return dict(from_text(row[8] or "{}"))
-
-
-def _set_columns(tx: Transaction, row: Row, **values: object) -> None:
-    changes = ", ".join(f"{name} = :{name}" for name in values)
-    tx.run(f"UPDATE outbox SET {changes} WHERE {ROW_KEY}", inbox=row[5], message=row[0], **values)
 
 
 def _row(tx: Transaction, message_id: str, visible: Visible) -> Row:
@@ -432,7 +410,7 @@ def held_mail_facts(
     tx: Transaction, message_id: str, inbox_id: str, recipients: Sequence[str]
 ) -> HeldMailFacts:
     """The authors of a mail, which of these recipients are new, and the mail that it replaces."""
-    inbox = inbox_number(tx, inbox_id) or 0
+    inbox = inbox_number(tx, inbox_id)
     (authors,) = tx.one(AUTHORS, inbox=inbox, id=message_id) or (None,)
     ids = from_text(authors or "[]")
     names = {key.id: key.name for key in keys_by_id(tx, ids)} if ids else {}

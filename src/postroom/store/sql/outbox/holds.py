@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from postroom.approval import (
-    digest_of,
-    hold_reasons,
-    refuse_denied,
-    refuse_unlisted,
-)
+from postroom.approval import digest_of, hold_reasons, refuse_denied, refuse_unlisted
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.mail.addresses import canonical_address
 from postroom.mail.text.fold import as_key
@@ -33,13 +28,16 @@ from postroom.store.sql.events import MessageRef, add_event
 from postroom.store.sql.inboxes import inbox_policy
 from postroom.store.sql.outbox.queue import ABOUT, ROW_KEY, set_recipients
 from postroom.store.sql.statements import (
+    all_among,
     any_of,
     dumps,
     from_text,
     hold_in,
     inbox_number,
+    scalar,
     seconds,
     stored_hold,
+    update,
 )
 from postroom.store.transaction import Row, Transaction
 
@@ -88,7 +86,7 @@ def pass_gate(tx: Transaction, mail: GateRequest, gate: Gate) -> Hold | None:
 
 def evaluate_mail(tx: Transaction, mail: GateRequest, inbox_id: str, gate: Gate) -> Hold | None:
     """What the gate would say of a mail from an inbox. Raises Forbidden."""
-    return pass_gate(tx, mail._replace(inbox=inbox_number(tx, inbox_id) or 0), gate)
+    return pass_gate(tx, mail._replace(inbox=inbox_number(tx, inbox_id)), gate)
 
 
 def policies_of(tx: Transaction, authors: Iterable[str], inbox: int, agent: Policy) -> list[Policy]:
@@ -116,8 +114,13 @@ def _leaving(
         hidden_chars=mail.hidden_chars,
         suspicious=tuple(_suspicious(tx, mail)),
         disclosures=mail.disclosures,
-        sent_last_hour=max(_sent_since(tx, author, since) for author in mail.authors),
-        busiest_hour=min(_busiest_hour(tx, author, since) for author in mail.authors),
+        sent_last_hour=max(
+            int(scalar(tx, SENT_SINCE, caller=author, since=since)) for author in mail.authors
+        ),
+        busiest_hour=min(
+            int(scalar(tx, BUSIEST_HOUR, caller=author, week=since - _WEEK_S, since=since) or 0)
+            for author in mail.authors
+        ),
     )
 
 
@@ -136,16 +139,6 @@ BUSIEST_HOUR = """
         SELECT count(*) AS n FROM sends WHERE caller = :caller AND at > :week AND at <= :since
          GROUP BY at / 3600) AS hours
 """
-
-
-def _sent_since(tx: Transaction, caller: str, since: int) -> int:
-    row = tx.one(SENT_SINCE, caller=caller, since=since)
-    return int(row[0]) if row else 0
-
-
-def _busiest_hour(tx: Transaction, caller: str, since: int) -> int:
-    row = tx.one(BUSIEST_HOUR, caller=caller, week=since - _WEEK_S, since=since)
-    return int(row[0] or 0) if row else 0
 
 
 READS = "SELECT message, findings FROM suspicious_reads WHERE caller {among} AND at > :since"
@@ -198,10 +191,8 @@ def suspicious_among(tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[str
     messages = [id_ for id_ in ids if not id_.startswith("thr_")]
     found: dict[str, tuple[str, ...]] = {}
     for sql, named in ((AMONG, messages), (AMONG_THREADS, threads)):
-        if named:
-            among, params = any_of("id", named)
-            rows = tx.all(sql.format(among=among), **params)
-            found |= {row[0]: findings_of(from_text(row[1])) for row in rows}
+        rows = all_among(tx, sql, named)
+        found |= {row[0]: findings_of(from_text(row[1])) for row in rows}
     return found
 
 
@@ -348,16 +339,8 @@ def set_hold(tx: Transaction, inbox: int, number: int, hold: Hold) -> None:
     """Store a new hold with a message."""
     row = tx.one(ABOUT, inbox=inbox, number=number)
     if row is not None:
-        _write_details(tx, inbox, number, {**from_text(row[3]), "hold": stored_hold(hold)})
-
-
-def _write_details(tx: Transaction, inbox: int, number: int, details: dict[str, Any]) -> None:
-    tx.run(
-        "UPDATE messages SET details = :details WHERE inbox = :inbox AND number = :number",
-        details=dumps(details),
-        inbox=inbox,
-        number=number,
-    )
+        details = dumps({**from_text(row[3]), "hold": stored_hold(hold)})
+        update(tx, "messages", {"inbox": inbox, "number": number}, details=details)
 
 
 def _decided(
@@ -380,7 +363,8 @@ def _decided(
         decided_at=decision.now.replace(microsecond=0),
         note=decision.note,
     )
-    _write_details(tx, inbox, number, {**details, "hold": stored_hold(decided)})
+    details["hold"] = stored_hold(decided)
+    update(tx, "messages", {"inbox": inbox, "number": number}, details=dumps(details))
     if verdict == "approved":
         data: dict[str, object] = {"sha256": hold.sha256, "approved_by": decision.by}
         add_event(tx, "message.approved", decision.now, MessageRef(*row[:3]), data)

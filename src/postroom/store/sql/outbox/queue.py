@@ -32,6 +32,7 @@ from postroom.store.sql.statements import (
     Conditions,
     Listing,
     dumps,
+    exists,
     from_text,
     hold_in,
     insert,
@@ -39,6 +40,7 @@ from postroom.store.sql.statements import (
     moment_or_none,
     scalar,
     seconds,
+    update,
     visible_numbers,
 )
 from postroom.store.transaction import Row, Transaction
@@ -95,28 +97,18 @@ def set_recipients(
     before = {r["address"]: r["status"] for r in details["recipients"]}
     after = tuple(changes.get(r["address"], Recipient(**r)) for r in details["recipients"])
     details["recipients"] = after
-    it = {"inbox": inbox, "n": number}
-    tx.run(
-        "UPDATE messages SET details = :d WHERE inbox = :inbox AND number = :n",
-        d=dumps(details),
-        **it,
-    )
-    tx.run(
-        "UPDATE outbox SET status = :status WHERE inbox = :inbox AND message = :n",
-        status=overall_status(after),
-        **it,
-    )
+    update(tx, "messages", {"inbox": inbox, "number": number}, details=dumps(details))
+    update(tx, "outbox", {"inbox": inbox, "message": number}, status=overall_status(after))
     _move_with_outcome(tx, inbox, number, {r.status for r in after})
     moved = [r for r in changes.values() if before.get(r.address) not in (None, r.status)]
     add_reached(tx, inbox, moved)
     add_outcomes(tx, moved, now, about)
-    delayed = [
-        r
+    recipients = [
+        {"address": r.address, "detail": r.detail}
         for r in changes.values()
         if r.detail and r.status == "queued" and before.get(r.address) == "queued"
     ]
-    if delayed:
-        recipients = [{"address": r.address, "detail": r.detail} for r in delayed]
+    if recipients:
         add_event(tx, "message.deferred", now, about, {"recipients": recipients})
 
 
@@ -172,10 +164,6 @@ def _recipient_of(
     return next(iter(recipients.values())) if is_clear else None
 
 
-PAUSE = """
-    INSERT INTO metadata (name, value) VALUES ('outbox_paused', :value)
-     ON CONFLICT (name) DO NOTHING
-"""
 IS_PAUSED = "SELECT 1 FROM metadata WHERE name IN ('outbox_paused', 'migrated', 'backup')"
 """An installation that was migrated away and a backup never send: another installation does."""
 
@@ -239,12 +227,8 @@ def row_of(job: OutboxJob) -> dict[str, object]:
 
 def is_claimed(tx: Transaction, job: OutboxJob) -> bool:
     """Whether the worker still has the claim and has not sent any data."""
-    row = tx.one(
-        f"SELECT 1 FROM outbox WHERE {ROW_KEY} AND holder = :h AND state = 'claimed'",
-        **row_of(job),
-        h=job.holder,
-    )
-    return row is not None
+    sql = f"SELECT 1 FROM outbox WHERE {ROW_KEY} AND holder = :holder AND state = 'claimed'"
+    return exists(tx, sql, **row_of(job), holder=job.holder)
 
 
 def copy_to_sent(tx: Transaction, inbox: int, number: int, at: datetime) -> None:
@@ -260,26 +244,21 @@ def copy_to_sent(tx: Transaction, inbox: int, number: int, at: datetime) -> None
 def requeue(tx: Transaction, inbox: int, number: int, next_at: int) -> None:
     """Make a message wait until *next_at*, or mark it as done if no recipient is open."""
     is_open = any(r.status in PENDING_STATUSES for r in recipients_of(tx, inbox, number))
-    tx.run(
-        f"""UPDATE outbox SET state = :state, next_at = :next_at, holder = NULL, until = NULL,
-                  pending = NULL WHERE {ROW_KEY}""",
-        state="waiting" if is_open else "done",
-        next_at=next_at,
-        inbox=inbox,
-        message=number,
-    )
+    state = {"state": "waiting" if is_open else "done", "next_at": next_at}
+    unclaimed = {"holder": None, "until": None, "pending": None}
+    update(tx, "outbox", {"inbox": inbox, "message": number}, **state, **unclaimed)
     if is_open:
         tx.announce("outbox")
 
 
 def is_paused(tx: Transaction) -> bool:
-    return tx.one(IS_PAUSED) is not None
+    return exists(tx, IS_PAUSED)
 
 
 def pause_outbox(tx: Transaction, *, paused: bool) -> OutboxState:
     """Pause or resume the outbox. Raises Conflict if this installation may not send."""
     if paused:
-        tx.run(PAUSE, value=b"\1")
+        insert(tx, "metadata", " ON CONFLICT DO NOTHING", name="outbox_paused", value=b"\1")
     else:
         refuse_sending(tx)
         tx.run("DELETE FROM metadata WHERE name = 'outbox_paused'")
@@ -308,11 +287,7 @@ def count_domains(tx: Transaction, job: OutboxJob, now: datetime, limit: int) ->
     rows = [tx.one(DOMAIN_HOUR, domain=domain) for domain in domains]
     full = [int(row[1]) for row in rows if row is not None and row[0] >= limit]
     if full:
-        tx.run(
-            f"UPDATE outbox SET next_at = :at WHERE {ROW_KEY}",
-            at=max(full) + _HOUR_S,
-            **row_of(job),
-        )
+        update(tx, "outbox", row_of(job), next_at=max(full) + _HOUR_S)
         return False
     for domain in domains:
         insert(tx, "domain_sends", domain=domain, at=seconds(now))
@@ -397,10 +372,11 @@ def mark_unknown(tx: Transaction, now: datetime) -> int:
     """
     rows = tx.all(WAITING, now=seconds(now))
     for inbox, number in rows:
-        waiting = [
-            r.address for r in recipients_of(tx, inbox, number) if r.status in PENDING_STATUSES
-        ]
-        unknown = {address: Recipient(address, "unknown", POSSIBLY_SENT) for address in waiting}
+        unknown = {
+            r.address: Recipient(r.address, "unknown", POSSIBLY_SENT)
+            for r in recipients_of(tx, inbox, number)
+            if r.status in PENDING_STATUSES
+        }
         set_outcomes(tx, inbox, number, unknown, now)
         copy_to_sent(tx, inbox, number, now + LISTED_AFTER)
         requeue(tx, inbox, number, seconds(now))

@@ -12,13 +12,7 @@ from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key
 from postroom.model.mail.approval import GateRequest, Hold
 from postroom.model.mail.message import FLAGS, Recipient, hidden_chars
-from postroom.model.mail.sending import (
-    PAUSED,
-    Sent,
-    mailbox_of,
-    overall_status,
-    waits_until,
-)
+from postroom.model.mail.sending import PAUSED, Sent, mailbox_of, overall_status, waits_until
 from postroom.model.mail.storage import NewSend, ReplyLimit
 from postroom.store.search.index import SetChange, flag_set, update_message_sets
 from postroom.store.sql.accounts.pushes import Delta, account_feeding, insert_push, insert_sent_copy
@@ -30,6 +24,7 @@ from postroom.store.sql.outbox.holds import explain_hold, pass_gate
 from postroom.store.sql.outbox.queue import GateResult, insert_outbox_entry, is_paused
 from postroom.store.sql.statements import (
     dumps,
+    exists,
     from_text,
     inbox_number,
     insert,
@@ -68,7 +63,7 @@ def refuse_second_answer(
     if named is None:
         return
     rows = tx.all(SENT_SINCE, thread=named[0], inbox=named[1], since=seconds(now - REPLY_WINDOW))
-    before = {address for (details,) in rows for address in _answered(details)}
+    before = {a for (details,) in rows for a in from_text(details).get("auto_answered") or ()}
     for address in sorted(before & {address.lower() for address in answered}):
         raise Conflict(
             f"{address} got an automatic reply in this thread within a day; leave out automatic "
@@ -114,14 +109,10 @@ def forwards_since(tx: Transaction, caller: str, thread_id: str, since: datetime
     return int(scalar(tx, FORWARDS_SINCE, caller=caller, thread=thread_id, since=seconds(since)))
 
 
-def _answered(details: str) -> list[str]:
-    return from_text(details).get("auto_answered") or []
-
-
 def is_own_mail(tx: Transaction, inbox_id: str, internet_message_id: str) -> bool:
     """Whether an inbox has sent the mail with this Message-ID."""
     inbox = inbox_number(tx, inbox_id)
-    return tx.one(OWN, inbox=inbox, internet_id=internet_message_id) is not None
+    return exists(tx, OWN, inbox=inbox, internet_id=internet_message_id)
 
 
 KEY_RETENTION_S = int(timedelta(days=7).total_seconds())
@@ -175,14 +166,8 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         mark_sent(tx, *it, sent.message_id, send.message.received_at)
     now = seconds(send.message.received_at)
     tx.put("DELETE FROM sends WHERE at <= :since", since=now - KEY_RETENTION_S)
-    tx.put(
-        INSERT_SEND,
-        caller=send.caller,
-        key=send.idempotency_key,
-        payload=send.payload,
-        at=now,
-        answer=dumps(sent),
-    )
+    request = {"caller": send.caller, "key": send.idempotency_key, "payload": send.payload}
+    tx.put(INSERT_SEND, **request, at=now, answer=dumps(sent))
     return _with_pause(tx, sent)
 
 
@@ -218,13 +203,15 @@ def _store(tx: Transaction, send: NewSend, gate_result: GateResult) -> Sent:
         add_message(tx, delivery)
     if send.answered is not None:
         _mark_answered(tx, send.answered)
-    row_key = _row_key(tx, added.message_id)
+    place = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=added.message_id)
+    inbox, number = place or (0, 0)
     if send.reply_limit is not None:
-        count_replies(tx, row_key[0], _addresses(send), send.message.received_at)
-    insert_sent_copy(tx, *row_key, added.message_id, statuses={r.status for r in recipients})
+        count_replies(tx, inbox, _addresses(send), send.message.received_at)
+    insert_sent_copy(tx, inbox, number, added.message_id, statuses={r.status for r in recipients})
     insert_outbox_entry(
         tx,
-        *row_key,
+        inbox,
+        number,
         recipients,
         seconds(send.send_at or send.message.received_at),
         is_scheduled=send.send_at is not None or gate_result.hold is not None,
@@ -232,7 +219,7 @@ def _store(tx: Transaction, send: NewSend, gate_result: GateResult) -> Sent:
         sent_by=send.caller,
     )
     held = gate_result.hold.reasons if gate_result.hold else ()
-    count_send(tx, row_key[0], send.message.received_at, via=send.via, is_held=bool(held))
+    count_send(tx, inbox, send.message.received_at, via=send.via, is_held=bool(held))
     return Sent(
         added.message_id,
         added.thread_id,
@@ -247,7 +234,7 @@ def _pass_gate(tx: Transaction, send: NewSend) -> GateResult:
     """Pass a new mail through the gate. Raises Forbidden if a policy denies a recipient."""
     message = send.message
     mail = GateRequest(
-        inbox=inbox_number(tx, message.inbox_id) or 0,
+        inbox=inbox_number(tx, message.inbox_id),
         raw=message.raw,
         sender=message.sender.address if message.sender else "",
         recipients=[recipient.address for recipient in message.recipients or ()],
@@ -320,11 +307,6 @@ def _mark_answered(tx: Transaction, message_id: str) -> None:
         insert_push(tx, feeding_account, row[0], message_id, Delta(add_flags=("answered",)))
 
 
-def _row_key(tx: Transaction, message_id: str) -> tuple[int, int]:
-    row = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=message_id)
-    return (row[0], row[1]) if row else (0, 0)
-
-
 def earlier_send(
     tx: Transaction,
     caller: str,
@@ -372,7 +354,7 @@ def _failed_for_all(tx: Transaction, sent: Sent) -> bool:
 
 def _with_removal_warning(tx: Transaction, sent: Sent) -> Sent:
     """The stored result, with a warning if its message was removed."""
-    if tx.one(RESULT, id=sent.message_id) is not None:
+    if exists(tx, RESULT, id=sent.message_id):
         return sent
     return replace(sent, warnings=(*(sent.warnings or ()), _REMOVED))
 
