@@ -101,7 +101,7 @@ class Box:
 
 def box_of(parent: Box, values: Values, inherited: Values, size: float, above: Values) -> Box:
     """The box of an element with these values in the box of its parent."""
-    if _BOX.isdisjoint(values) and not _is_in_zero_track(above):
+    if _BOX.isdisjoint(values) and not _zero_tracks(above):
         return inherit_box(parent)
     return _Builder(parent, values, inherited, size, above).build()
 
@@ -132,7 +132,10 @@ class _Builder:
         drawing = transform_effect(
             self.values, self.size, parent.width, self.above.get("perspective", "none")
         )
-        is_turned = drawing is not None and (drawing.is_behind or self._is_back(drawing))
+        shows_back = self.values.get("backface-visibility") != "hidden"
+        is_turned = drawing is not None and (
+            drawing.is_behind or (drawing.is_turned and not shows_back)
+        )
         reason = self._reason(is_back_face=is_turned)
         if drawing is not None:
             x, y, scale = x + drawing.x, y + drawing.y, drawing.scale
@@ -201,11 +204,6 @@ class _Builder:
         return any(
             self._px(name, Base(self.size)) >= WIDTH and self._px(name, wide) >= 2 * WIDTH
             for name in names
-        )
-
-    def _is_back(self, drawing: object) -> bool:
-        return getattr(drawing, "is_turned", False) and (
-            self.values.get("backface-visibility") == "hidden"
         )
 
     def _reason(self, *, is_back_face: bool) -> str:
@@ -341,16 +339,8 @@ def _zero_tracks(above: Values) -> set[str]:
         "rows": above.get("grid-template-rows", rows) or above.get("grid-auto-rows", ""),
         "columns": above.get("grid-template-columns", columns),
     }
-    return {axis for axis, said in given.items() if _is_zero_track(said)}
-
-
-def _is_zero_track(said: str) -> bool:
-    first = (words(said.strip()) or ["auto"])[0].removesuffix("fr")
-    return number(first) == 0
-
-
-def _is_in_zero_track(above: Values) -> bool:
-    return "display" in above and bool(_zero_tracks(above))
+    first = {axis: (words(said.strip()) or ["auto"])[0] for axis, said in given.items()}
+    return {axis for axis, said in first.items() if number(said.removesuffix("fr")) == 0}
 
 
 def is_flat(values: Values, size: float) -> bool:
