@@ -14,7 +14,7 @@ from functools import lru_cache
 from postroom.mail.data import load
 from postroom.mail.html.css import boxes
 from postroom.mail.html.css.colours import BLACK, WHITE, Colour
-from postroom.mail.html.css.paint import FAINT, Paint, Tone, hidden_by_colour, is_masked
+from postroom.mail.html.css.paint import FAINT, Tone, hidden_by_colour, is_masked, paint
 from postroom.mail.html.css.properties import (
     could_be_anything,
     has_variables,
@@ -124,15 +124,13 @@ def compute_style(
         inherited = {**inherited, **own}
     size = _size(values.get("font-size"), parent.size_px)
     box = boxes.box_of(parent.box, values, inherited, size, parent.values)
-    style = Paint(values, parent, size).apply_to(
-        Style(
-            "", "", inherited.get("visibility", "visible") in ("hidden", "collapse"), size,
-            parent.colour, parent.fill, parent.background, parent.opacity * _opacity(values),
-            parent.scale * box.scale * _zoom(values), parent.tone, box, values, custom, inherited,
-            parent.is_backed,
-        ),
-        is_root=is_root,
+    style = Style(
+        "", "", inherited.get("visibility", "visible") in ("hidden", "collapse"), size,
+        parent.colour, parent.fill, parent.background, parent.opacity * _opacity(values),
+        parent.scale * box.scale * _zoom(values), parent.tone, box, values, custom, inherited,
+        parent.is_backed,
     )  # fmt: skip
+    paint(style, values, parent=parent, size=size, is_root=is_root)
     style.hidden_below = parent.hidden_below or _element_hidden_reason(style, parent, sheets)
     style.hidden = style.hidden_below or _text_hidden_reason(style)
     is_own = values.get("display", "").endswith(("grid", "flex"))
