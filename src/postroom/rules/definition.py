@@ -185,6 +185,15 @@ def tests_of(condition: Condition) -> Iterator[Comparison]:
         yield from tests_of(part)
 
 
+def required_parts(group: Group) -> Iterator[Condition]:
+    """The parts of a group of which all must hold, with those of such groups inside of it."""
+    for part in group.parts:
+        if isinstance(part, Group) and part.kind == "all":
+            yield from required_parts(part)
+        else:
+            yield part
+
+
 _SCOPES = {"forward": Scope.SEND, "reply": Scope.SEND, "webhook": Scope.ADMIN, "stop": None}
 """Every other action needs `write`."""
 
