@@ -149,10 +149,11 @@ class _Builder:
         left, top = self._px("padding-left", base), self._px("padding-top", base)
         indent = length(self.inherited.get("text-indent", "0"), base) or 0.0
         is_fixed = parent.is_fixed or self.values.get("position") == "fixed"
+        is_one_line = self.inherited.get("white-space", "normal") in ("nowrap", "pre")
         anchor = self._anchor(x, y, width, is_in_flow=is_in_flow)
         found = Box(
             x + left, y + top, parent.width if width is None else width, is_in_flow, is_fixed,
-            indent, self._line_px(), self._is_one_line(), anchor, clip, starts_clip, scale,
+            indent, self._line_px(), is_one_line, anchor, clip, starts_clip, scale,
             "off screen" if is_far and not reason else reason,
         )  # fmt: skip
         if _is_plain(found):  # small offsets are forgotten, so that equal boxes are the same
@@ -309,9 +310,6 @@ class _Builder:
         found = length(value, Base(self.size, self.size))
         is_factor = found is not None and not value[-1].isalpha() and value[-1] not in "%)"
         return found * self.size if found is not None and is_factor else found
-
-    def _is_one_line(self) -> bool:
-        return self.inherited.get("white-space", "normal") in ("nowrap", "pre")
 
     def _anchor(self, x: float, y: float, width: float | None, *, is_in_flow: bool) -> Anchor:
         is_positioned = self.values.get("position", "static") != "static"
