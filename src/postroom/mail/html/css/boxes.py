@@ -15,7 +15,8 @@ from postroom.mail.html.css.properties import could_be_anything
 from postroom.mail.html.css.syntax import HEIGHT, WIDTH, Base, length, number, words
 from postroom.mail.html.css.transforms import is_clipped, is_cut_away, transform_effect
 
-_BOX: frozenset[str] = frozenset(load("html")["properties"]["box"])
+_PROPERTIES = load("html")["properties"]
+_BOX: frozenset[str] = frozenset(_PROPERTIES["box"])
 _CLIPS = frozenset(("hidden", "auto", "scroll", "overlay"))
 _THIN = 4.0
 _FAR_RIGHT, _FAR_DOWN = 1500.0, 5000.0
@@ -377,13 +378,12 @@ def covers(values: Values, lines: int) -> bool:
     return reaches("left", "right", "width") and reaches("top", "bottom", "height")
 
 
-_STACKING = ("transform", "filter", "clip-path", "mask", "mask-image", "perspective", "isolation",
-             "mix-blend-mode", "translate", "rotate", "scale", "will-change")  # fmt: skip
-
-
 def is_stacked(values: Values) -> bool:
     """Whether an element is a stacking context: nothing in it is painted below its background."""
-    if any(values.get(name, "none") not in ("none", "normal", "auto") for name in _STACKING):
+    if any(
+        values.get(name, "none") not in ("none", "normal", "auto")
+        for name in _PROPERTIES["stacking"]
+    ):
         return True
     if (number(values.get("opacity", "1")) or 0.0) < 1 or values.get("position") == "fixed":
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from postroom.mail.data import load
 from postroom.mail.html.css import boxes
 from postroom.mail.html.css.colours import (
     BLACK,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from postroom.mail.html.css.computed_style import Style
 
 BY_COLOUR = "colour on colour"
+_PAINTS = frozenset(load("html")["properties"]["painting"])
 FAINT = 0.12
 """Text that is less opaque than this cannot be read."""
 
@@ -51,12 +53,6 @@ def paint(style: Style, values: Values, *, parent: Style, size: float, is_root: 
         style.background = parent.background
     is_backed = own is not None and own.alpha > 0.8 and not is_root
     style.is_backed = (is_backed or parent.is_backed) and not boxes.is_stacked(values)
-
-
-_PAINTS = frozenset(
-    ("color", "-webkit-text-fill-color", "background-color", "background-image",
-     "background-clip", "filter", "mix-blend-mode")
-)  # fmt: skip
 
 
 def _colour(value: str | None, inherited: Colour | None) -> Colour | None:

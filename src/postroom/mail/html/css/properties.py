@@ -21,11 +21,7 @@ _FREE = frozenset(_DATA["free"])
 _KEYWORDS: dict[str, frozenset[str]] = {k: frozenset(v) for k, v in _DATA["keywords"].items()}
 _SIDES = {name: tuple(sides) for name, sides in _DATA["sides"].items()}
 _GLOBAL = frozenset(("inherit", "initial", "unset", "revert", "revert-layer"))
-_WORDS_FOR_LENGTHS = frozenset(
-    ("auto", "none", "normal", "min-content", "max-content", "fit-content", "stretch", "content",
-     "-webkit-fill-available", "xx-small", "x-small", "small", "medium", "large", "x-large",
-     "xx-large", "xxx-large", "smaller", "larger", "math", "thin", "thick")
-)  # fmt: skip
+_LENGTH_WORDS = frozenset(_DATA["length_words"])
 _VAR = re.compile(r"\b(?:var|env|attr)\(", re.IGNORECASE)
 _NOT_UNDERSTOOD = re.compile(r"(?:^|[\s(,])(?:if|--[\w-]+|anchor|anchor-size|sibling-index|attr)\(")
 _MAX_DEPTH = 10
@@ -55,7 +51,7 @@ def is_valid(name: str, value: str) -> bool:
     if name in _KEYWORDS:
         return value in _KEYWORDS[name] or could_be_anything(value)
     if name in _LENGTHS or name in _NUMBERS:
-        is_word = value in _WORDS_FOR_LENGTHS and name in _LENGTHS
+        is_word = value in _LENGTH_WORDS and name in _LENGTHS
         is_quantity = expression(value) is not None or value.startswith("fit-content(")
         return is_word or is_quantity or could_be_anything(value)
     if name in _COLOURS:
