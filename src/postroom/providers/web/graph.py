@@ -25,7 +25,7 @@ from postroom.model.limits import attachment_mb
 from postroom.ports.provider import StoredRefs
 from postroom.providers.web.api import ApiRefused, checks_responses, message_errors, none_if_404
 from postroom.providers.web.graph_client import RATES, SINGLE_REQUEST_BYTES, GraphClient
-from postroom.providers.web.graph_sender import sent_copy
+from postroom.providers.web.graph_sender import file_properties, sent_copy
 from postroom.providers.web.history_reader import (
     FolderPaths,
     HistoryExpired,
@@ -278,7 +278,7 @@ class GraphProvider:
         await self.client.delete_drafts(message_id)
         key = await self.client.create(drafts, copy.message)
         for file in copy.files:
-            await self.client.attach(key, file.properties, file.content)
+            await self.client.attach(key, file_properties(file), file.content)
         return await self.client.move(key, folder)
 
 
