@@ -172,7 +172,6 @@ class Definition:
         return tests_of(self.when)
 
     def uses(self, action_type: str) -> bool:
-        """Whether it has an action of this type."""
         return any(action.type == action_type for action in self.then)
 
 
@@ -269,7 +268,6 @@ NO_AUTHORITY = ""
 
 
 def authority_of_rule(rule: Rule) -> str:
-    """The id of the key of a rule."""
     return NO_AUTHORITY if rule.authority is None else rule.authority
 
 

@@ -291,7 +291,6 @@ class PlanDraft:
     """Automatic replies within a day, sent or planned, by inbox and address."""
 
     def add(self, facts: Facts, why: Why, steps: AppliedActions) -> None:
-        """Add a message that matches."""
         actions = tuple(a for a in steps.actions if self._may(a, facts))
         self.total += 1
         self.counts.update(action.type for action in actions)

@@ -84,7 +84,6 @@ class Problems:
     found: list[Problem] = field(default_factory=list)
 
     def add(self, invalid: Invalid) -> None:
-        """Add a problem."""
         if len(self.found) < MAX_PROBLEMS:
             self.found.append(invalid.problem)
 
