@@ -272,12 +272,10 @@ class Keyword:
 
 
 def collection_of(namespace: str) -> CollectionName:
-    """The collection of a namespace."""
     return ("memories", namespace)
 
 
 def lowest_trust(*trusts: Trust) -> Trust:
-    """The lowest of several trusts."""
     return min(trusts, key=_LEAST_FIRST.index)
 
 

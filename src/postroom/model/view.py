@@ -17,7 +17,6 @@ class Everything:
     """No limit, also for what is added later."""
 
     def sees(self, one: object) -> bool:
-        """Whether this one is in the view."""
         return True
 
     def covers(self, other: Everything | Only[T]) -> bool:
@@ -47,7 +46,6 @@ class Only(Generic[T]):
         object.__setattr__(self, "ids", frozenset(self.named))
 
     def sees(self, one: T) -> bool:
-        """Whether this one is in the view."""
         return one in self.ids
 
     def covers(self, other: Everything | Only[T]) -> bool:
@@ -66,7 +64,6 @@ class Only(Generic[T]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it names nothing."""
         return not self.ids
 
     def __bool__(self) -> bool:

@@ -141,6 +141,13 @@ def is_loopback(host: str) -> bool:
     return folded == "localhost" or folded.endswith(".localhost")
 
 
+def is_loopback_address(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def literal_address(host: str) -> Address | None:
     """The address that a host name spells, also in the forms that inet_aton accepts."""
     try:

@@ -70,7 +70,6 @@ def label_of(keyword: str) -> str | None:
 
 
 def flags_in(keywords: Iterable[str]) -> tuple[str, ...]:
-    """The flags among keywords."""
     return tuple(dict.fromkeys(_FLAGS[k.lower()] for k in keywords if k.lower() in _FLAGS))
 
 
@@ -87,7 +86,6 @@ class Labels:
                 self._names[keyword.lower()] = label
 
     def labels_in(self, keywords: Iterable[str]) -> tuple[str, ...]:
-        """The labels among keywords."""
         found = (self._names.get(keyword.lower()) or label_of(keyword) for keyword in keywords)
         return tuple(dict.fromkeys(label for label in found if label))
 

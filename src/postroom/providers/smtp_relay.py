@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -30,7 +29,12 @@ from postroom.model.account import ANY_NETWORK, AnyNetwork, NetworkPolicy
 from postroom.model.mail.sending import DeliveryResult, Envelope, Outcome
 from postroom.ports.provider import Accepted
 from postroom.providers import allowed_hosts
-from postroom.providers.allowed_hosts import SMTP_PORTS, connection_error, unreachable_message
+from postroom.providers.allowed_hosts import (
+    SMTP_PORTS,
+    connection_error,
+    is_loopback_address,
+    unreachable_message,
+)
 from postroom.providers.server_text import without_secret
 
 Signer = Callable[[bytes], bytes]
@@ -431,9 +435,4 @@ def parse_relay_url(url: str) -> RelayAddress:
 
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost" or host.endswith(".localhost") or is_loopback_address(host)

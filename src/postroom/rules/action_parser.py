@@ -64,7 +64,6 @@ def _flat_action(node: Mapping) -> Action:
 
 
 def _checked(name: str, node: Node) -> str:
-    """The value of an action."""
     if not isinstance(node, Scalar) or node.value is None or not fold(node.text):
         raise Invalid(node.position, f"`{name}` needs a value", ACTIONS[name].takes)
     text = node.text

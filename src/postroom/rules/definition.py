@@ -172,7 +172,6 @@ class Definition:
         return tests_of(self.when)
 
     def uses(self, action_type: str) -> bool:
-        """Whether it has an action of this type."""
         return any(action.type == action_type for action in self.then)
 
 
@@ -183,6 +182,15 @@ def tests_of(condition: Condition) -> Iterator[Comparison]:
         return
     for part in condition.parts:
         yield from tests_of(part)
+
+
+def required_parts(group: Group) -> Iterator[Condition]:
+    """The parts of a group of which all must hold, with those of such groups inside of it."""
+    for part in group.parts:
+        if isinstance(part, Group) and part.kind == "all":
+            yield from required_parts(part)
+        else:
+            yield part
 
 
 _SCOPES = {"forward": Scope.SEND, "reply": Scope.SEND, "webhook": Scope.ADMIN, "stop": None}
@@ -260,7 +268,6 @@ NO_AUTHORITY = ""
 
 
 def authority_of_rule(rule: Rule) -> str:
-    """The id of the key of a rule."""
     return NO_AUTHORITY if rule.authority is None else rule.authority
 
 

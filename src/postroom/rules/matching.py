@@ -12,7 +12,7 @@ import re2  # type: ignore[import-untyped]
 from postroom.mail.text.fold import fold, is_address_or_domain, is_at
 from postroom.model.mail.message import NamedAddress
 from postroom.model.rule import Facts, HeaderFacts
-from postroom.rules.definition import Comparison, Condition, Definition, Group
+from postroom.rules.definition import Comparison, Condition, Definition, Group, required_parts
 
 _MAX_BYTES = 4 << 20
 """The memory limit of a compiled pattern."""
@@ -292,7 +292,7 @@ def _contradictions(condition: Condition) -> Iterator[Warned]:
     if isinstance(condition, Comparison):
         return
     if condition.kind == "all":
-        tests = [part for part in _all_of(condition) if isinstance(part, Comparison)]
+        tests = [part for part in required_parts(condition) if isinstance(part, Comparison)]
         for at, test in enumerate(tests):
             for other in tests[at + 1 :]:
                 if _exclude(test, other):
@@ -303,16 +303,8 @@ def _contradictions(condition: Condition) -> Iterator[Warned]:
             yield from _contradictions(part)
 
 
-def _all_of(group: Group) -> Iterator[Condition]:
-    for part in group.parts:
-        if isinstance(part, Group) and part.kind == "all":
-            yield from _all_of(part)
-        else:
-            yield part
-
-
 def _denied(group: Group, tests: Sequence[Comparison]) -> Iterator[Warned]:
-    for part in _all_of(group):
+    for part in required_parts(group):
         if isinstance(part, Group) and part.kind == "none":
             for denied in part.parts:
                 if isinstance(denied, Comparison) and denied in tests:

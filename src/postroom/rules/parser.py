@@ -310,7 +310,6 @@ def _field(name: str, position: SourcePosition) -> str:
 
 
 def _type_of(field: str) -> FieldType:
-    """The type of a field."""
     return FIELDS["header.X" if field.startswith("header.") else field]
 
 

@@ -13,7 +13,14 @@ from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, OUTBO
 from postroom.model.mail.message import FLAGS, MessageState
 from postroom.model.mail.storage import MessageQuery
 from postroom.model.rule import Action, Facts, PlanItem
-from postroom.rules.definition import MAX_PLANNED, Comparison, Condition, Definition, Group
+from postroom.rules.definition import (
+    MAX_PLANNED,
+    Comparison,
+    Condition,
+    Definition,
+    Group,
+    required_parts,
+)
 from postroom.rules.matching import (
     HeadersNeeded,
     Why,
@@ -65,7 +72,7 @@ def _narrow(query: MessageQuery, condition: Condition, now: datetime) -> list[Me
 def _all(query: MessageQuery, group: Group, now: datetime) -> list[MessageQuery]:
     """Every comparison narrows the query; of several `any` groups, the best one is used."""
     alternatives = []
-    for part in _flattened(group):
+    for part in required_parts(group):
         if isinstance(part, Comparison):
             query = _with_test(query, part, now)
         elif part.kind == "any":
@@ -73,14 +80,6 @@ def _all(query: MessageQuery, group: Group, now: datetime) -> list[MessageQuery]
     found = [_any(query, part, now) for part in alternatives]
     useful = [queries for queries in found if query not in queries]
     return min(useful, key=len) if useful else [query]
-
-
-def _flattened(group: Group) -> Iterable[Condition]:
-    for part in group.parts:
-        if isinstance(part, Group) and part.kind == "all":
-            yield from _flattened(part)
-        else:
-            yield part
 
 
 def _any(query: MessageQuery, group: Group, now: datetime) -> list[MessageQuery]:
@@ -292,7 +291,6 @@ class PlanDraft:
     """Automatic replies within a day, sent or planned, by inbox and address."""
 
     def add(self, facts: Facts, why: Why, steps: AppliedActions) -> None:
-        """Add a message that matches."""
         actions = tuple(a for a in steps.actions if self._may(a, facts))
         self.total += 1
         self.counts.update(action.type for action in actions)

@@ -84,7 +84,6 @@ class Problems:
     found: list[Problem] = field(default_factory=list)
 
     def add(self, invalid: Invalid) -> None:
-        """Add a problem."""
         if len(self.found) < MAX_PROBLEMS:
             self.found.append(invalid.problem)
 
@@ -183,33 +182,43 @@ def _message_of(error: yaml.MarkedYAMLError) -> str:
 
 def _build(events: Iterator[yaml.Event]) -> list[Node]:
     documents: list[Node] = []
-    open_nodes: list[_OpenNode] = []
-    for count, event in enumerate(events):
-        if count > MAX_NODES:
-            raise Invalid(
-                SourcePosition.of(event.start_mark),
-                f"there are more than {MAX_NODES} values",
-                "fewer values",
-            )
-        if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
-            _attach(open_nodes.pop().node, open_nodes, documents)
-        elif isinstance(event, yaml.NodeEvent):
-            node = _node(event)
-            if isinstance(node, Scalar):
-                _attach(node, open_nodes, documents)
-                continue
-            if len(open_nodes) >= MAX_DEPTH:
-                raise Invalid(node.position, _TOO_DEEP, "less")
-            open_nodes.append(_OpenNode(node))
+    limited = _limited(events)
+    for event in limited:
+        if isinstance(event, yaml.NodeEvent):
+            document = _read(event, limited, depth=0)
+            if len(documents) >= MAX_DOCUMENTS:
+                message = f"there are more than {MAX_DOCUMENTS} documents"
+                raise Invalid(document.position, message, "fewer")
+            documents.append(document)
     return documents
 
 
-@dataclass(slots=True)
-class _OpenNode:
-    """A list or mapping that is being read, with the key of the next value."""
+def _limited(events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
+    for count, event in enumerate(events):
+        if count > MAX_NODES:
+            position = SourcePosition.of(event.start_mark)
+            raise Invalid(position, f"there are more than {MAX_NODES} values", "fewer values")
+        yield event
 
-    node: Sequence | Mapping
+
+def _read(event: yaml.NodeEvent, events: Iterator[yaml.Event], *, depth: int) -> Node:
+    """The node that begins with an event, with everything in it."""
+    node = _node(event)
+    if isinstance(node, Scalar):
+        return node
+    if depth >= MAX_DEPTH:
+        raise Invalid(node.position, _TOO_DEEP, "less")
     key: Scalar | None = None
+    while isinstance(following := next(events), yaml.NodeEvent):
+        inner = _read(following, events, depth=depth + 1)
+        if isinstance(node, Sequence):
+            node.items.append(inner)
+        elif key is None:
+            key = _key(inner, node)
+        else:
+            node.items[key.text] = (key.position, inner)
+            key = None
+    return node
 
 
 def _node(event: yaml.NodeEvent) -> Node:
@@ -221,22 +230,6 @@ def _node(event: yaml.NodeEvent) -> Node:
     if isinstance(event, yaml.ScalarEvent):
         return Scalar(position, event.value, event.style is not None)
     return Sequence(position) if isinstance(event, yaml.SequenceStartEvent) else Mapping(position)
-
-
-def _attach(node: Node, open_nodes: list[_OpenNode], documents: list[Node]) -> None:
-    if not open_nodes:
-        if len(documents) >= MAX_DOCUMENTS:
-            raise Invalid(node.position, f"there are more than {MAX_DOCUMENTS} documents", "fewer")
-        documents.append(node)
-        return
-    parent = open_nodes[-1]
-    if isinstance(parent.node, Sequence):
-        parent.node.items.append(node)
-    elif parent.key is None:
-        parent.key = _key(node, parent.node)
-    else:
-        parent.node.items[parent.key.text] = (parent.key.position, node)
-        parent.key = None
 
 
 def _key(node: Node, mapping: Mapping) -> Scalar:

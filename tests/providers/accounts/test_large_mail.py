@@ -93,7 +93,7 @@ def test_an_attached_mail_is_complete_in_any_encoding(encoding: str) -> None:
 
     wanted = [("fwd.eml", "message/rfc822", INNER), ("data", "text/x-data", b"1234")]
     for found in (files, copy.files):
-        assert wanted == [(file.name, file.content_type, file.content) for file in found]
+        assert wanted == [(file.filename, file.content_type, file.content) for file in found]
     assert "Hello" == copy.message["body"]["content"].strip()
     assert (b"Hello" in outgoing_mail, b"inner" in outgoing_mail) == (True, False)
 

@@ -61,6 +61,14 @@ def test_reports_of_hidden_text_are_limited_and_counted() -> None:
     assert (20, 150) == (len(security.hidden_text), security.hidden_text_total)
 
 
+@pytest.mark.parametrize("colour", ["lab(50%)", "oklab(1 2)", "rgb(0 0)"])
+def test_a_colour_without_all_channels_is_no_error(colour: str) -> None:
+    parsed = parse_message(html_mail(f'<p>Hi</p><p style="color: {colour}">there</p>'))
+
+    assert parsed.text.startswith("Hi")
+    assert not [defect for defect in parsed.defects if "parse_failed" in defect]
+
+
 def test_a_mail_in_one_colour_is_parsed() -> None:
     parsed = parse_message(html_mail("<body style='background:black'><p>Read me</p>"))
 

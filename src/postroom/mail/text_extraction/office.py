@@ -104,7 +104,7 @@ class _WordReader:
             self.path.append(event.name)
             self._start(event.name, event.attributes)
         elif event.kind == "end":
-            self._end(event.name)
+            _write_end(self.builder, event.name, self.path)
             self.path.pop()
         elif self.path[-1] == "t" and "Fallback" not in self.path:
             self._text(event.name)
@@ -156,14 +156,15 @@ class _WordReader:
         else:
             self.builder.write(text)
 
-    def _end(self, name: str) -> None:
-        is_in_cell = "tc" in self.path
-        if name == "tc":
-            self.builder.write("\t")
-        elif name == "tr" or (name == "p" and not is_in_cell):
-            self.builder.write("\n")
-        elif name == "p":
-            self.builder.write(" ")
+
+def _write_end(builder: TextBuilder, name: str, path: list[str]) -> None:
+    """What stands between cells, rows and paragraphs; those of a cell stay on its line."""
+    if name == "tc":
+        builder.write("\t")
+    elif name == "tr" or (name == "p" and "tc" not in path):
+        builder.write("\n")
+    elif name == "p":
+        builder.write(" ")
 
 
 def _read_slides(package: Package, main: str, builder: TextBuilder) -> None:
@@ -215,7 +216,9 @@ class _SlideReader:
                 self.path.append(event.name)
                 self._start(event)
             elif event.kind == "end" and self.path:
-                self._end(event.name)
+                if len(self.path) == self.hidden_depth:
+                    self.hidden_depth = 0
+                _write_end(self.builder, event.name, self.path)
                 self.path.pop()
             elif event.kind == "text" and self.path and self.path[-1] == "t":
                 self._text(event.name)
@@ -239,13 +242,3 @@ class _SlideReader:
             self.builder.hide(text, "hidden shape")
         else:
             self.builder.write(text)
-
-    def _end(self, name: str) -> None:
-        if len(self.path) == self.hidden_depth:
-            self.hidden_depth = 0
-        if name == "tc":
-            self.builder.write("\t")
-        elif name == "tr" or (name == "p" and "tc" not in self.path):
-            self.builder.write("\n")
-        elif name == "p":
-            self.builder.write(" ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import ipaddress
 import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -28,6 +27,7 @@ from postroom.errors import (
 )
 from postroom.model.account import RateLimits
 from postroom.model.limits import TOO_DEEP, is_shallow
+from postroom.providers.allowed_hosts import is_loopback_address
 
 log = logging.getLogger(__name__)
 
@@ -417,13 +417,6 @@ def require_https(url: str) -> None:
     host = parts.hostname or ""
     if parts.scheme == "https" and host:
         return
-    if parts.scheme == "http" and (host == "localhost" or _is_loopback(host)):
+    if parts.scheme == "http" and (host == "localhost" or is_loopback_address(host)):
         return
     raise ProviderError(f"{parts.scheme}://{parts.hostname} is not encrypted; use https")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -24,14 +24,15 @@ from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.limits import attachment_mb
 from postroom.ports.provider import StoredRefs
 from postroom.providers.web.api import ApiRefused, checks_responses, message_errors, none_if_404
-from postroom.providers.web.graph_client import (
-    RATES,
-    SINGLE_REQUEST_BYTES,
-    DeltaExpired,
-    GraphClient,
+from postroom.providers.web.graph_client import RATES, SINGLE_REQUEST_BYTES, GraphClient
+from postroom.providers.web.graph_sender import file_properties, sent_copy
+from postroom.providers.web.history_reader import (
+    FolderPaths,
+    HistoryExpired,
+    Parts,
+    fetch_each,
+    path_of,
 )
-from postroom.providers.web.graph_sender import sent_copy
-from postroom.providers.web.history_reader import FolderPaths, Parts, fetch_each, path_of
 from postroom.providers.web_sender import with_bcc
 
 _WELL_KNOWN = {
@@ -146,7 +147,7 @@ class GraphProvider:
                 async for part in self._folder_changes(key, name, at, known):
                     state[key] = {**part.checkpoint, "name": name}
                     yield replace(part, checkpoint={"folders": dict(state)})
-            except DeltaExpired:
+            except HistoryExpired:
                 async for part in self._folder_changes(key, name, None, known):
                     state[key] = {**part.checkpoint, "name": name}
                     yield replace(part, checkpoint={"folders": dict(state)})
@@ -277,7 +278,7 @@ class GraphProvider:
         await self.client.delete_drafts(message_id)
         key = await self.client.create(drafts, copy.message)
         for file in copy.files:
-            await self.client.attach(key, file.properties, file.content)
+            await self.client.attach(key, file_properties(file), file.content)
         return await self.client.move(key, folder)
 
 

@@ -16,7 +16,7 @@ import httpx2
 from postroom.errors import ProviderError
 from postroom.model.account import RateLimits
 from postroom.providers.web.api import BUSY, UPLOAD_HOSTS, Api, ApiRefused, check_url, none_if_404
-from postroom.providers.web.history_reader import next_page
+from postroom.providers.web.history_reader import HistoryExpired, next_page
 
 RATES = RateLimits(requests_per_second=12, burst=60)
 """Microsoft allows 10,000 requests in ten minutes per mailbox."""
@@ -39,10 +39,6 @@ _SIZE = "singleValueExtendedProperties($filter=id eq 'Integer 0x0E08')"
 _LISTING = {"$select": _SELECT, "$expand": _SIZE, "$orderby": "receivedDateTime desc"}
 _NOT_OFFERED = (400, 404, 405)
 _RESYNC = ("resyncRequired", "syncStateNotFound", "syncStateInvalid")
-
-
-class DeltaExpired(Exception):
-    """A delta link is no longer valid; the folder has to be listed again."""
 
 
 def _folder(key: str, below: str = "") -> str:
@@ -120,7 +116,7 @@ class GraphClient:
     async def delta(self, folder: str, link: str | None) -> AsyncIterator[dict[str, Any]]:
         """The messages of a folder, newest first, or the changes since a link, page by page.
 
-        Raises DeltaExpired.
+        Raises HistoryExpired.
         """
         url, params = link or _folder(folder, "/messages/delta"), None if link else _LISTING
         headers = {"Prefer": f"{IMMUTABLE}, odata.maxpagesize={_PAGE}"}
@@ -129,7 +125,7 @@ class GraphClient:
                 yield page
         except ApiRefused as refusal:
             if refusal.status == 410 or refusal.reason in _RESYNC:
-                raise DeltaExpired from refusal
+                raise HistoryExpired from refusal
             raise
 
     async def mime(self, key: str) -> bytes | None:

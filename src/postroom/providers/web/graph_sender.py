@@ -13,6 +13,7 @@ from typing import Any
 
 from postroom.blocking import in_thread
 from postroom.errors import ProviderError
+from postroom.mail.compose import OutgoingAttachment
 from postroom.mail.mime.parts import Part, Splitter
 from postroom.model.limits import Limits
 from postroom.model.mail.sending import Envelope, Outcome
@@ -20,19 +21,10 @@ from postroom.providers.web.graph_client import SINGLE_REQUEST_BYTES, GraphClien
 from postroom.providers.web_sender import BeforeSubmit, WebSender, message_id_of, with_bcc
 
 
-@dataclass(frozen=True, slots=True)
-class File:
-    """An attachment; `content_id` is set if the HTML shows it."""
-
-    name: str
-    content_type: str
-    content: bytes
-    content_id: str = ""
-
-    @property
-    def properties(self) -> dict[str, Any]:
-        inline = {"isInline": True, "contentId": self.content_id} if self.content_id else {}
-        return {"name": self.name, "contentType": self.content_type, **inline}
+def file_properties(file: OutgoingAttachment) -> dict[str, Any]:
+    """The properties of an attachment; one with a content id is shown by the HTML."""
+    inline = {"isInline": True, "contentId": file.content_id} if file.content_id else {}
+    return {"name": file.filename, "contentType": file.content_type, **inline}
 
 
 class AmbiguousParts(ProviderError):
@@ -41,10 +33,10 @@ class AmbiguousParts(ProviderError):
     retryable = False
 
 
-def split_attachments(raw: bytes) -> tuple[bytes, list[File]]:
+def split_attachments(raw: bytes) -> tuple[bytes, list[OutgoingAttachment]]:
     """A mail without its top-level attachments, and these. Raises AmbiguousParts."""
     mail = BytesParser(policy=policy.compat32).parsebytes(raw)
-    files: list[File] = []
+    files: list[OutgoingAttachment] = []
     if mail.get_content_type() == "multipart/mixed":
         parts = [part for part in mail.get_payload() if isinstance(part, Message)]
         contents = _contents(parts, _split(raw).children)
@@ -59,9 +51,9 @@ def _is_attachment(part: Message) -> bool:
     return part.get_content_disposition() == "attachment"
 
 
-def _file(part: Message, number: int, content: bytes, content_id: str = "") -> File:
+def _file(part: Message, number: int, content: bytes, content_id: str = "") -> OutgoingAttachment:
     name = part.get_filename() or f"attachment-{number}"
-    return File(name, part.get_content_type(), content, content_id)
+    return OutgoingAttachment(name, part.get_content_type(), content, content_id)
 
 
 def _contents(parts: Sequence[Message], found: Sequence[Part]) -> list[bytes]:
@@ -100,13 +92,13 @@ class SentCopy:
     """A sent mail as Graph stores it: its properties, and its files."""
 
     message: dict[str, Any]
-    files: tuple[File, ...]
+    files: tuple[OutgoingAttachment, ...]
 
     def with_files(self) -> dict[str, Any]:
         """The mail with its files, for a single request."""
         kind = {"@odata.type": "#microsoft.graph.fileAttachment"}
         attachments = [
-            {**kind, **file.properties, "contentBytes": b64encode(file.content).decode()}
+            {**kind, **file_properties(file), "contentBytes": b64encode(file.content).decode()}
             for file in self.files
         ]
         return {**self.message, "attachments": attachments}
@@ -202,7 +194,7 @@ class GraphSender(WebSender):
         await self.client.delete_drafts(message_id_of(mail))
         drafts.append(await self.client.create_draft(text))
         for file in files:
-            await self.client.attach(drafts[0], file.properties, file.content)
+            await self.client.attach(drafts[0], file_properties(file), file.content)
 
     async def close(self) -> None:
         await self.client.api.close()

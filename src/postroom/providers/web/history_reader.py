@@ -59,7 +59,7 @@ class FolderNames(ABC):
 
 
 class HistoryExpired(Exception):
-    """The history does not reach back to this position; the mailbox has to be listed again."""
+    """The history does not reach back to this position; the mail has to be listed again."""
 
 
 class HistoryReader(ABC):

@@ -61,7 +61,6 @@ class JmapClient:
     """One account at a JMAP server."""
 
     api: Api
-    well_known: str = "/.well-known/jmap"
     _session: dict[str, Any] = field(default_factory=dict)
     _session_url: str = ""
 
@@ -69,7 +68,7 @@ class JmapClient:
         """The session object, requested once; it has the URLs of everything else."""
         if self._session:
             return self._session
-        url = self.api.base + self.well_known
+        url = f"{self.api.base}/.well-known/jmap"
         for _ in range(4):
             async with self.api.stream("GET", url) as response:
                 status, location = response.status_code, response.headers.get("Location")
@@ -82,11 +81,11 @@ class JmapClient:
         self._session, self._session_url = body, url
         return body
 
-    async def account_id(self, capability: str = MAIL) -> str:
+    async def account_id(self) -> str:
         session = await self.session()
-        account_id = session.get("primaryAccounts", {}).get(capability)
+        account_id = session.get("primaryAccounts", {}).get(MAIL)
         if not account_id:
-            raise ProviderError(f"this login has no account for {capability.rpartition(':')[2]}")
+            raise ProviderError("this login has no account for mail")
         return str(account_id)
 
     async def can(self, capability: str) -> bool:

@@ -15,7 +15,8 @@ from postroom.mail.html.css.properties import could_be_anything
 from postroom.mail.html.css.syntax import HEIGHT, WIDTH, Base, length, number, words
 from postroom.mail.html.css.transforms import is_clipped, is_cut_away, transform_effect
 
-_BOX: frozenset[str] = frozenset(load("html")["properties"]["box"])
+_PROPERTIES = load("html")["properties"]
+_BOX: frozenset[str] = frozenset(_PROPERTIES["box"])
 _CLIPS = frozenset(("hidden", "auto", "scroll", "overlay"))
 _THIN = 4.0
 _FAR_RIGHT, _FAR_DOWN = 1500.0, 5000.0
@@ -101,7 +102,7 @@ class Box:
 
 def box_of(parent: Box, values: Values, inherited: Values, size: float, above: Values) -> Box:
     """The box of an element with these values in the box of its parent."""
-    if _BOX.isdisjoint(values) and not _is_in_zero_track(above):
+    if _BOX.isdisjoint(values) and not _zero_tracks(above):
         return inherit_box(parent)
     return _Builder(parent, values, inherited, size, above).build()
 
@@ -132,7 +133,10 @@ class _Builder:
         drawing = transform_effect(
             self.values, self.size, parent.width, self.above.get("perspective", "none")
         )
-        is_turned = drawing is not None and (drawing.is_behind or self._is_back(drawing))
+        shows_back = self.values.get("backface-visibility") != "hidden"
+        is_turned = drawing is not None and (
+            drawing.is_behind or (drawing.is_turned and not shows_back)
+        )
         reason = self._reason(is_back_face=is_turned)
         if drawing is not None:
             x, y, scale = x + drawing.x, y + drawing.y, drawing.scale
@@ -146,10 +150,11 @@ class _Builder:
         left, top = self._px("padding-left", base), self._px("padding-top", base)
         indent = length(self.inherited.get("text-indent", "0"), base) or 0.0
         is_fixed = parent.is_fixed or self.values.get("position") == "fixed"
+        is_one_line = self.inherited.get("white-space", "normal") in ("nowrap", "pre")
         anchor = self._anchor(x, y, width, is_in_flow=is_in_flow)
         found = Box(
             x + left, y + top, parent.width if width is None else width, is_in_flow, is_fixed,
-            indent, self._line_px(), self._is_one_line(), anchor, clip, starts_clip, scale,
+            indent, self._line_px(), is_one_line, anchor, clip, starts_clip, scale,
             "off screen" if is_far and not reason else reason,
         )  # fmt: skip
         if _is_plain(found):  # small offsets are forgotten, so that equal boxes are the same
@@ -201,11 +206,6 @@ class _Builder:
         return any(
             self._px(name, Base(self.size)) >= WIDTH and self._px(name, wide) >= 2 * WIDTH
             for name in names
-        )
-
-    def _is_back(self, drawing: object) -> bool:
-        return getattr(drawing, "is_turned", False) and (
-            self.values.get("backface-visibility") == "hidden"
         )
 
     def _reason(self, *, is_back_face: bool) -> str:
@@ -312,9 +312,6 @@ class _Builder:
         is_factor = found is not None and not value[-1].isalpha() and value[-1] not in "%)"
         return found * self.size if found is not None and is_factor else found
 
-    def _is_one_line(self) -> bool:
-        return self.inherited.get("white-space", "normal") in ("nowrap", "pre")
-
     def _anchor(self, x: float, y: float, width: float | None, *, is_in_flow: bool) -> Anchor:
         is_positioned = self.values.get("position", "static") != "static"
         if not is_positioned and self.values.get("transform", "none") == "none":
@@ -341,16 +338,8 @@ def _zero_tracks(above: Values) -> set[str]:
         "rows": above.get("grid-template-rows", rows) or above.get("grid-auto-rows", ""),
         "columns": above.get("grid-template-columns", columns),
     }
-    return {axis for axis, said in given.items() if _is_zero_track(said)}
-
-
-def _is_zero_track(said: str) -> bool:
-    first = (words(said.strip()) or ["auto"])[0].removesuffix("fr")
-    return number(first) == 0
-
-
-def _is_in_zero_track(above: Values) -> bool:
-    return "display" in above and bool(_zero_tracks(above))
+    first = {axis: (words(said.strip()) or ["auto"])[0] for axis, said in given.items()}
+    return {axis for axis, said in first.items() if number(said.removesuffix("fr")) == 0}
 
 
 def is_flat(values: Values, size: float) -> bool:
@@ -389,13 +378,12 @@ def covers(values: Values, lines: int) -> bool:
     return reaches("left", "right", "width") and reaches("top", "bottom", "height")
 
 
-_STACKING = ("transform", "filter", "clip-path", "mask", "mask-image", "perspective", "isolation",
-             "mix-blend-mode", "translate", "rotate", "scale", "will-change")  # fmt: skip
-
-
 def is_stacked(values: Values) -> bool:
     """Whether an element is a stacking context: nothing in it is painted below its background."""
-    if any(values.get(name, "none") not in ("none", "normal", "auto") for name in _STACKING):
+    if any(
+        values.get(name, "none") not in ("none", "normal", "auto")
+        for name in _PROPERTIES["stacking"]
+    ):
         return True
     if (number(values.get("opacity", "1")) or 0.0) < 1 or values.get("position") == "fixed":
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import colorsys
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -100,8 +100,9 @@ def _from_function(name: str, inner: str) -> Colour | None:
         return _relative_colour(name, origin, parts[2:], alpha)
     space = parts.pop(0) if name == "color" else ""
     opaque = _alpha(alpha or (parts[3] if len(parts) > 3 else "1"))
-    read = _FUNCTIONS[name]
-    red, green, blue = _SPACES.get(space, _srgb)(*read(parts)) if space else read(parts)
+    wholes, convert = _FUNCTIONS[name]
+    first, second, third = (_value(part, whole) for part, whole in zip(parts, wholes, strict=False))
+    red, green, blue = _SPACES.get(space, convert)(first, second, third)
     return Colour(255 * _unit(red), 255 * _unit(green), 255 * _unit(blue), opaque)
 
 
@@ -119,25 +120,18 @@ def _value(text: str, whole: float) -> float:
     return found
 
 
-def _channels(parts: Sequence[str], *wholes: float) -> list[float]:
-    return [_value(part, whole) for part, whole in zip(parts, wholes, strict=False)]
-
-
 Channels = tuple[float, float, float]
 
 
-def _rgb(parts: Sequence[str]) -> Channels:
-    red, green, blue = _channels(parts, 255, 255, 255)
+def _rgb(red: float, green: float, blue: float) -> Channels:
     return red / 255, green / 255, blue / 255
 
 
-def _hsl(parts: Sequence[str]) -> Channels:
-    hue, saturation, lightness = _channels(parts, 360, 100, 100)
+def _hsl(hue: float, saturation: float, lightness: float) -> Channels:
     return colorsys.hls_to_rgb(hue % 360 / 360, _unit(lightness / 100), _unit(saturation / 100))
 
 
-def _hwb(parts: Sequence[str]) -> Channels:
-    hue, white, black = _channels(parts, 360, 100, 100)
+def _hwb(hue: float, white: float, black: float) -> Channels:
     white, black = white / 100, black / 100
     if white + black >= 1:
         grey = white / (white + black)
@@ -147,36 +141,26 @@ def _hwb(parts: Sequence[str]) -> Channels:
     return red, green, blue
 
 
-def _lab(parts: Sequence[str]) -> Channels:
-    return _from_lab(*_channels(parts, 100, 125, 125))
+def _lch(lightness: float, chroma: float, hue: float) -> Channels:
+    return _lab(lightness, *_polar(chroma, hue))
 
 
-def _lch(parts: Sequence[str]) -> Channels:
-    lightness, chroma, hue = _channels(parts, 100, 150, 360)
-    return _from_lab(lightness, *_polar(chroma, hue))
-
-
-def _oklab(parts: Sequence[str]) -> Channels:
-    return _from_oklab(*_channels(parts, 1, 0.4, 0.4))
-
-
-def _oklch(parts: Sequence[str]) -> Channels:
-    lightness, chroma, hue = _channels(parts, 1, 0.4, 360)
-    return _from_oklab(lightness, *_polar(chroma, hue))
+def _oklch(lightness: float, chroma: float, hue: float) -> Channels:
+    return _oklab(lightness, *_polar(chroma, hue))
 
 
 def _polar(chroma: float, hue: float) -> tuple[float, float]:
     return chroma * math.cos(math.radians(hue)), chroma * math.sin(math.radians(hue))
 
 
-def _from_lab(lightness: float, a: float, b: float) -> Channels:
+def _lab(lightness: float, a: float, b: float) -> Channels:
     fy = (min(max(lightness, 0.0), 100.0) + 16) / 116
     fx, fz = fy + a / 500, fy - b / 200
     x, y, z = (f**3 if f > 6 / 29 else 3 * (6 / 29) ** 2 * (f - 4 / 29) for f in (fx, fy, fz))
     return _xyz(x * 0.9505, y, z * 1.089)
 
 
-def _from_oklab(lightness: float, a: float, b: float) -> Channels:
+def _oklab(lightness: float, a: float, b: float) -> Channels:
     lightness = _unit(lightness)
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
     medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
@@ -209,26 +193,26 @@ def _srgb(red: float, green: float, blue: float) -> Channels:
     return red, green, blue
 
 
-def _color(parts: Sequence[str]) -> Channels:
-    red, green, blue = _channels(parts, 1, 1, 1)
-    return red, green, blue
-
-
 def _unit(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
-_FUNCTIONS: dict[str, Callable[[Sequence[str]], Channels]] = {
-    "rgb": _rgb, "rgba": _rgb, "hsl": _hsl, "hsla": _hsl, "hwb": _hwb, "lab": _lab, "lch": _lch,
-    "oklab": _oklab, "oklch": _oklch, "color": _color, "color-mix": _color, "light-dark": _color,
-    "contrast-color": _color, "device-cmyk": _color,
-}  # fmt: skip
-_SPACES: dict[str, Callable[[float, float, float], Channels]] = {
-    "srgb-linear": _srgb_linear,
-    "xyz": _xyz,
-    "xyz-d65": _xyz,
-    "xyz-d50": _xyz,
+Convert = Callable[[float, float, float], Channels]
+_FUNCTIONS: dict[str, tuple[Channels, Convert]] = {
+    **dict.fromkeys(("rgb", "rgba"), ((255, 255, 255), _rgb)),
+    **dict.fromkeys(("hsl", "hsla"), ((360, 100, 100), _hsl)),
+    "hwb": ((360, 100, 100), _hwb),
+    "lab": ((100, 125, 125), _lab),
+    "lch": ((100, 150, 360), _lch),
+    "oklab": ((1, 0.4, 0.4), _oklab),
+    "oklch": ((1, 0.4, 360), _oklch),
+    **dict.fromkeys(("color", "color-mix", "light-dark"), ((1, 1, 1), _srgb)),
+    **dict.fromkeys(("contrast-color", "device-cmyk"), ((1, 1, 1), _srgb)),
 }
+"""What 100 % of each channel is, and the conversion to red, green and blue of 0..1."""
+
+_XYZ = ("xyz", "xyz-d65", "xyz-d50")
+_SPACES: dict[str, Convert] = {"srgb-linear": _srgb_linear, **dict.fromkeys(_XYZ, _xyz)}
 
 
 def _color_mix(inner: str) -> Colour | None:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from postroom.mail.data import load
 from postroom.mail.html.css import boxes
 from postroom.mail.html.css.colours import BLACK, WHITE, Colour
-from postroom.mail.html.css.paint import FAINT, Paint, Tone, hidden_by_colour, is_masked
+from postroom.mail.html.css.paint import FAINT, Tone, hidden_by_colour, is_masked, paint
 from postroom.mail.html.css.properties import (
     could_be_anything,
     has_variables,
@@ -27,23 +27,14 @@ _SMALL_PX = 3.0
 _MAX_CUSTOM = 300
 _SIZES = {"xx-small": 9.0, "x-small": 10.0, "small": 13.0, "medium": 16.0, "large": 18.0,
           "x-large": 24.0, "xx-large": 32.0, "xxx-large": 48.0}  # fmt: skip
-_INHERITED = {
-    "color": "black", "-webkit-text-fill-color": "currentcolor", "font-size": "medium",
-    "line-height": "normal", "visibility": "visible", "letter-spacing": "normal",
-    "word-spacing": "normal", "text-indent": "0", "white-space": "normal", "text-shadow": "none",
-    "-webkit-text-security": "none", "-webkit-text-stroke": "0", "font-family": "serif",
-    "font-size-adjust": "none",
-}  # fmt: skip
+_PROPERTIES = load("html")["properties"]
+_SENSITIVE = frozenset(_PROPERTIES["sensitive"])
+_HIDES = frozenset(_PROPERTIES["hiding"])
+_HARMLESS_WORDS = {name: frozenset(said) for name, said in _PROPERTIES["harmless"].items()}
+_INHERITED: dict[str, str] = _PROPERTIES["inherited"]
 _INHERITED_AS_IS = _INHERITED.keys() - {
-    "color",
-    "-webkit-text-fill-color",
-    "font-size",
-    "font-family",
+    *("color", "-webkit-text-fill-color", "font-size", "font-family"),
 }
-_REMEMBERED = (
-    "display", "position", "z-index", "float", "flex", "flex-shrink", "flex-basis", "flex-wrap",
-    "flex-flow", "flex-direction", "min-width", "top", "bottom", "margin-top", "height",
-)  # fmt: skip
 Values = dict[str, str]
 
 
@@ -84,7 +75,7 @@ class Style:
             self.hidden_below, self.hidden, self.invisible, self.size_px, self.colour, self.fill,
             self.background, self.opacity, self.scale, self.tone, self.box, self.is_backed,
             self.colour is BLACK, id(self.custom), *sorted(self.inherited.items()),
-            *[self.values.get(name) for name in _REMEMBERED],
+            *[self.values.get(name) for name in _PROPERTIES["remembered"]],
         )  # fmt: skip
 
     def hides(self, text: str, position: boxes.TextPosition) -> str:
@@ -125,15 +116,13 @@ def compute_style(
         inherited = {**inherited, **own}
     size = _size(values.get("font-size"), parent.size_px)
     box = boxes.box_of(parent.box, values, inherited, size, parent.values)
-    style = Paint(values, parent, size).apply_to(
-        Style(
-            "", "", inherited.get("visibility", "visible") in ("hidden", "collapse"), size,
-            parent.colour, parent.fill, parent.background, parent.opacity * _opacity(values),
-            parent.scale * box.scale * _zoom(values), parent.tone, box, values, custom, inherited,
-            parent.is_backed,
-        ),
-        is_root=is_root,
+    style = Style(
+        "", "", inherited.get("visibility", "visible") in ("hidden", "collapse"), size,
+        parent.colour, parent.fill, parent.background, parent.opacity * _opacity(values),
+        parent.scale * box.scale * _zoom(values), parent.tone, box, values, custom, inherited,
+        parent.is_backed,
     )  # fmt: skip
+    paint(style, values, parent=parent, size=size, is_root=is_root)
     style.hidden_below = parent.hidden_below or _element_hidden_reason(style, parent, sheets)
     style.hidden = style.hidden_below or _text_hidden_reason(style)
     is_own = values.get("display", "").endswith(("grid", "flex"))
@@ -160,11 +149,6 @@ def _drop_harmless(values: Values, parent: Style, sheets: SheetDefinitions) -> V
     if "font-family" in kept and not sheets.own_fonts:
         del kept["font-family"]
     return kept
-
-
-_PROPERTIES = load("html")["properties"]
-_SENSITIVE = frozenset(_PROPERTIES["sensitive"])
-_HARMLESS_WORDS = {name: frozenset(said) for name, said in _PROPERTIES["harmless"].items()}
 
 
 @lru_cache(maxsize=4096)
@@ -349,12 +333,6 @@ def _element_hidden_reason(style: Style, parent: Style, sheets: SheetDefinitions
     if _has_own_font(values, sheets):
         return "font of the mail"
     return style.box.reason
-
-
-_HIDES = frozenset(
-    ("display", "mso-hide", "content-visibility", "visibility", "content", "filter", "mask",
-     "mask-image", "z-index", "font-family")
-)  # fmt: skip
 
 
 def _has_own_font(values: Values, sheets: SheetDefinitions) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
+from operator import eq, ge, gt, le, lt
 
 from postroom.mail.data import load
 from postroom.mail.html.css.syntax import HEIGHT, WIDTH, Base, length, split
@@ -11,7 +13,8 @@ from postroom.mail.html.css.syntax import HEIGHT, WIDTH, Base, length, split
 _DATA = load("html")
 _FEATURES: dict[str, list[str]] = _DATA["media_features"]
 _SUPPORTED = frozenset(_DATA["supported_properties"])
-_RANGE = re.compile(r"(<=|>=|<|>|=)")
+_COMPARISONS = {"<=": le, ">=": ge, "<": lt, ">": gt, "=": eq}
+_RANGE = re.compile(rf"({'|'.join(_COMPARISONS)})")
 _SIZES = {
     "width": WIDTH, "height": HEIGHT, "device-width": 1920.0, "device-height": 1080.0,
     "inline-size": WIDTH, "block-size": HEIGHT, "aspect-ratio": WIDTH / HEIGHT,
@@ -45,7 +48,7 @@ def _typed(query: str) -> bool:
     return kind.strip() in ("screen", "all") and (not rest or condition(rest, _feature))
 
 
-def condition(text: str, holds: object, depth: int = 0) -> bool:
+def condition(text: str, holds: Callable[[str], bool], depth: int = 0) -> bool:
     """A formula of `and`, `or` and `not`; *holds* evaluates what is in brackets."""
     text = text.strip()
     if depth > _MAX_DEPTH:
@@ -60,8 +63,8 @@ def condition(text: str, holds: object, depth: int = 0) -> bool:
         inner = text[1:-1].strip()
         if inner.startswith("(") or (inner.startswith("not") and "(" in inner):
             return condition(inner, holds, depth + 1)
-        return holds(inner)  # type: ignore[operator,no-any-return]
-    return holds(text)  # type: ignore[operator,no-any-return]
+        return holds(inner)
+    return holds(text)
 
 
 def _split_words(text: str, word: str) -> list[str]:
@@ -102,21 +105,12 @@ def _size(value: str) -> float | None:
 
 def _ranges(text: str) -> bool:
     parts = [part.strip() for part in _RANGE.split(text)]
-    values = [_SIZES.get(part, _size(part)) for part in parts[::2]]
-    if None in values or len(values) > 3:
+    found = (_SIZES.get(part, _size(part)) for part in parts[::2])
+    values = [value for value in found if value is not None]
+    if len(values) < len(parts[::2]) or len(values) > 3:
         return False
     pairs = zip(values, parts[1::2], values[1:], strict=False)
-    return all(_holds(left, sign, right) for left, sign, right in pairs)
-
-
-def _holds(left: float | None, sign: str, right: float | None) -> bool:
-    if left is None or right is None:
-        return False
-    if sign == "=":
-        return left == right
-    if "=" in sign and left == right:
-        return True
-    return left < right if sign[0] == "<" else left > right
+    return all(_COMPARISONS[sign](left, right) for left, sign, right in pairs)
 
 
 @lru_cache(maxsize=256)

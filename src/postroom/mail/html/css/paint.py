@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from postroom.mail.data import load
 from postroom.mail.html.css import boxes
 from postroom.mail.html.css.colours import (
     BLACK,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from postroom.mail.html.css.computed_style import Style
 
 BY_COLOUR = "colour on colour"
+_PAINTS = frozenset(load("html")["properties"]["painting"])
 FAINT = 0.12
 """Text that is less opaque than this cannot be read."""
 
@@ -30,43 +31,28 @@ Values = dict[str, str]
 Tone = partial[Colour]
 
 
-@dataclass(slots=True)
-class Paint:
-    """The colours of the text and of what is behind it, as they are seen."""
-
-    values: Values
-    parent: Style
-    size: float
-
-    def apply_to(self, style: Style, *, is_root: bool) -> Style:
-        values, parent = self.values, self.parent
-        if _PAINTS.isdisjoint(values):
-            style.is_backed = parent.is_backed and not boxes.is_stacked(values)
-            return style
-        style.tone = tone = parent.tone + _tones(values, parent)
-        style.colour = colour = _colour(values.get("color"), parent.colour)
-        if colour is LINK and style.custom:
-            style.colour = colour = parse_colour(style.custom.get("--link colour", "")) or LINK
-        if "-webkit-text-fill-color" in values:
-            said = values["-webkit-text-fill-color"]
-            style.fill = None if said == "currentcolor" else _colour(said, colour)
-        style.background, own = _background(values, parent.background, tone, colour)
-        if own is not None and values.get("background-clip") == "text":
-            style.fill = (style.fill or colour or CLEAR).over(own)
-            style.background = parent.background
-        elif "text" in values.get("background-clip", "") and values.get("background-image"):
-            style.background = style.colour = style.fill = None
-        elif boxes.is_flat(values, self.size):
-            style.background = parent.background
-        is_backed = own is not None and own.alpha > 0.8 and not is_root
-        style.is_backed = (is_backed or parent.is_backed) and not boxes.is_stacked(values)
-        return style
-
-
-_PAINTS = frozenset(
-    ("color", "-webkit-text-fill-color", "background-color", "background-image",
-     "background-clip", "filter", "mix-blend-mode")
-)  # fmt: skip
+def paint(style: Style, values: Values, *, parent: Style, size: float, is_root: bool) -> None:
+    """Set the colours of the text and of what is behind it, as they are seen."""
+    if _PAINTS.isdisjoint(values):
+        style.is_backed = parent.is_backed and not boxes.is_stacked(values)
+        return
+    style.tone = tone = parent.tone + _tones(values, parent)
+    style.colour = colour = _colour(values.get("color"), parent.colour)
+    if colour is LINK and style.custom:
+        style.colour = colour = parse_colour(style.custom.get("--link colour", "")) or LINK
+    if "-webkit-text-fill-color" in values:
+        said = values["-webkit-text-fill-color"]
+        style.fill = None if said == "currentcolor" else _colour(said, colour)
+    style.background, own = _background(values, parent.background, tone, colour)
+    if own is not None and values.get("background-clip") == "text":
+        style.fill = (style.fill or colour or CLEAR).over(own)
+        style.background = parent.background
+    elif "text" in values.get("background-clip", "") and values.get("background-image"):
+        style.background = style.colour = style.fill = None
+    elif boxes.is_flat(values, size):
+        style.background = parent.background
+    is_backed = own is not None and own.alpha > 0.8 and not is_root
+    style.is_backed = (is_backed or parent.is_backed) and not boxes.is_stacked(values)
 
 
 def _colour(value: str | None, inherited: Colour | None) -> Colour | None:

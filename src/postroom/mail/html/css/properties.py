@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from postroom.mail.data import load
 from postroom.mail.html.css.colours import is_colour_function, parse_colour
-from postroom.mail.html.css.syntax import expression, split, words
+from postroom.mail.html.css.syntax import closing_bracket, expression, split, words
 
 _DATA = load("html")["properties"]
 _ALIASES: dict[str, str] = _DATA["aliases"]
@@ -21,11 +21,7 @@ _FREE = frozenset(_DATA["free"])
 _KEYWORDS: dict[str, frozenset[str]] = {k: frozenset(v) for k, v in _DATA["keywords"].items()}
 _SIDES = {name: tuple(sides) for name, sides in _DATA["sides"].items()}
 _GLOBAL = frozenset(("inherit", "initial", "unset", "revert", "revert-layer"))
-_WORDS_FOR_LENGTHS = frozenset(
-    ("auto", "none", "normal", "min-content", "max-content", "fit-content", "stretch", "content",
-     "-webkit-fill-available", "xx-small", "x-small", "small", "medium", "large", "x-large",
-     "xx-large", "xxx-large", "smaller", "larger", "math", "thin", "thick")
-)  # fmt: skip
+_LENGTH_WORDS = frozenset(_DATA["length_words"])
 _VAR = re.compile(r"\b(?:var|env|attr)\(", re.IGNORECASE)
 _NOT_UNDERSTOOD = re.compile(r"(?:^|[\s(,])(?:if|--[\w-]+|anchor|anchor-size|sibling-index|attr)\(")
 _MAX_DEPTH = 10
@@ -55,15 +51,12 @@ def is_valid(name: str, value: str) -> bool:
     if name in _KEYWORDS:
         return value in _KEYWORDS[name] or could_be_anything(value)
     if name in _LENGTHS or name in _NUMBERS:
-        is_word = value in _WORDS_FOR_LENGTHS and name in _LENGTHS
-        return is_word or could_be_anything(value) or _is_quantity(value)
+        is_word = value in _LENGTH_WORDS and name in _LENGTHS
+        is_quantity = expression(value) is not None or value.startswith("fit-content(")
+        return is_word or is_quantity or could_be_anything(value)
     if name in _COLOURS:
         return is_colour(value)
     return name in _FREE
-
-
-def _is_quantity(value: str) -> bool:
-    return expression(value) is not None or value.startswith("fit-content(")
 
 
 def could_be_anything(value: str) -> bool:
@@ -138,29 +131,17 @@ def substitute_variables(value: str, known: dict[str, str], depth: int = 0) -> s
     match = _VAR.search(value)
     if match is None:
         return value.strip()
-    end = _closing_bracket(value, match.end())
+    end = closing_bracket(value, match.end())
     name, comma, fallback = value[match.end() : end].partition(",")
-    put = known.get(_variable_key(match[0], name.strip()))
-    if put is None:
-        put = fallback if comma else None
+    name = name.strip()
+    if match[0].lower() == "attr(":
+        name = f"attr {name.partition(' ')[0].lower()}"
+    put = known.get(name, fallback if comma else None)
     if put is None:
         return None
     return substitute_variables(
         f"{value[: match.start()]}{put}{value[end + 1 :]}", known, depth + 1
     )
-
-
-def _variable_key(call: str, name: str) -> str:
-    return f"attr {name.partition(' ')[0].lower()}" if call.lower() == "attr(" else name
-
-
-def _closing_bracket(value: str, at: int) -> int:
-    depth = 1
-    for place in range(at, len(value)):
-        depth += (value[place] == "(") - (value[place] == ")")
-        if not depth:
-            return place
-    return len(value)
 
 
 def has_variables(value: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from postroom.mail.data import load
-from postroom.mail.html.css.syntax import split, unescape
+from postroom.mail.html.css.syntax import closing_bracket, split, unescape
 from postroom.mail.html.elements import Element, element_of
 
 Specificity = tuple[int, int, int]
@@ -63,17 +63,6 @@ class Compound:
             and (not self.tests or all(test(element, budget) for test in self.tests))
         )
 
-    @property
-    def is_plain(self) -> bool:
-        return not self.tests
-
-    @property
-    def key(self) -> str:
-        """What an element must have, to find the rules for it."""
-        if self.id:
-            return f"#{self.id}"
-        return f".{min(self.classes)}" if self.classes else self.tag or "*"
-
 
 @dataclass(frozen=True, slots=True)
 class Selector:
@@ -85,12 +74,16 @@ class Selector:
 
     @property
     def key(self) -> str:
-        return self.compounds[0][0].key
+        """What an element must have, to find the rules for it."""
+        last = self.compounds[0][0]
+        if last.id:
+            return f"#{last.id}"
+        return f".{min(last.classes)}" if last.classes else last.tag or "*"
 
     @property
     def is_plain(self) -> bool:
         """Whether it asks for a tag, an id and classes of one element, and nothing else."""
-        return len(self.compounds) == 1 and self.compounds[0][0].is_plain
+        return len(self.compounds) == 1 and not self.compounds[0][0].tests
 
     def fits(self, element: Element, budget: Budget) -> bool:
         return self.compounds[0][0].fits(element, budget) and self._fits_left(element, 0, budget)
@@ -188,8 +181,10 @@ class _Parser:
                 raise ValueError("a tag in the middle")
             at = match.end()
             if match["call"]:
-                inner = text[at : _end_of_call(text, at)]
+                inner = text[at : closing_bracket(text, at)]
                 at += len(inner) + 1
+                if at > len(text):
+                    raise ValueError("unbalanced")
                 more = self._call(compound, match["pseudo"].lower(), inner)
             elif match["pseudo"]:
                 more, pseudo_element = self._pseudo(compound, unescape(match["pseudo"]).lower())
@@ -260,15 +255,6 @@ class _Parser:
     def _any_of(self, compound: Compound, found: tuple[Selector, ...]) -> Specificity:
         compound.tests.append(lambda e, b: any(one.fits(e, b) for one in found))
         return max((one.specificity for one in found), default=(0, 0, 0))
-
-
-def _end_of_call(text: str, at: int) -> int:
-    depth = 1
-    for place in range(at, len(text)):
-        depth += (text[place] == "(") - (text[place] == ")")
-        if not depth:
-            return place
-    raise ValueError("unbalanced")
 
 
 def _never(element: Element, budget: Budget) -> bool:

@@ -305,9 +305,7 @@ def cascade(rules: Iterable[Rule], *own: Block) -> list[Declaration]:
     return normal + [one for one in inline if one.important]
 
 
-_NO_BLOCK: Block = ()
 _NOT_OF_LINES = frozenset(("display", "opacity", "overflow", "height", "position", "transform"))
-_NO_RULES: tuple[Rule, ...] = ()
 _MAX_STYLES, _MAX_COMPUTED = 2_000, 15_000
 _TOO_MANY = "style not understood"
 
@@ -329,7 +327,7 @@ class StyleResolver:
     def style_of(self, element: Element, parent: Style) -> Style:
         attributes = element.attributes
         hints = presentational_hints(element.tag, attributes)
-        rules = self._sheet.rules_for(element) if self.has_rules else _NO_RULES
+        rules = self._sheet.rules_for(element) if self.has_rules else ()
         if self.has_rules and self._sheet.is_partial:  # a rule that was not read could hide
             return replace(parent, hidden_below=_TOO_MANY, hidden=_TOO_MANY)
         inline = attributes.get("style") or "" if attributes else ""
@@ -356,7 +354,7 @@ class StyleResolver:
         self, element: Element, parent: Style, hints: Block, rules: tuple[Rule, ...], inline: str
     ) -> Style:
         plain = tuple(rule for rule in rules if not rule.selector.pseudo_element)
-        own = declarations_of(inline) if inline else _NO_BLOCK
+        own = declarations_of(inline) if inline else ()
         declared = cascade(plain, hints, own)
         is_root = element.tag in ("html", "body")
         style = compute_style(
@@ -364,6 +362,6 @@ class StyleResolver:
         )
         if len(plain) < len(rules):
             lines = [rule for rule in rules if rule.selector.pseudo_element]
-            declared = [one for one in cascade(lines, _NO_BLOCK) if one.name not in _NOT_OF_LINES]
+            declared = [one for one in cascade(lines, ()) if one.name not in _NOT_OF_LINES]
             style = compute_style(style, declared, self._sheets)
         return style

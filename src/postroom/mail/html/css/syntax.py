@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple
 
 _STRING = r'"(?:\\.|[^"\\\n])*"?|' r"'(?:\\.|[^'\\\n])*'?"
@@ -118,6 +119,16 @@ def words(text: str) -> list[str]:
     return [piece for piece in split(" ".join(text.split()), " ") if piece]
 
 
+def closing_bracket(text: str, at: int) -> int:
+    """The place of the bracket that ends a call, whose arguments begin at a place."""
+    depth = 1
+    for place in range(at, len(text)):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if not depth:
+            return place
+    return len(text)
+
+
 def function(text: str) -> tuple[str, str] | None:
     """The name and the arguments of a function; None if the text is not a function."""
     if not text.endswith(")"):
@@ -194,13 +205,12 @@ WIDTH, HEIGHT = 800.0, 600.0
 """The window in which mail is thought to be read."""
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([a-z]*|%)")
-_PX = {"px": 1.0, "pt": 4 / 3, "in": 96.0, "cm": 96 / 2.54, "mm": 9.6 / 2.54, "q": 2.4 / 2.54,
-       "pc": 16.0, "twip": 1 / 15}  # fmt: skip
 _EM = {"em": 1.0, "ex": 0.5, "ch": 0.5, "ic": 1.0, "cap": 0.7, "lh": 1.2}
-_REM = {"rem": 1.0, "rex": 0.5, "rch": 0.5, "ric": 1.0, "rcap": 0.7, "rlh": 1.2}
-_VIEW = {"vw": (1, 0), "vi": (1, 0), "vh": (0, 1), "vb": (0, 1), "cqw": (1, 0), "cqi": (1, 0),
-         "cqh": (0, 1), "cqb": (0, 1)}  # fmt: skip
-_ANGLES = {"deg": 1.0, "grad": 0.9, "rad": 180 / math.pi, "turn": 360.0}
+_FIXED = {
+    "": 1.0, "px": 1.0, "pt": 4 / 3, "in": 96.0, "cm": 96 / 2.54, "mm": 9.6 / 2.54, "q": 2.4 / 2.54,
+    "pc": 16.0, "twip": 1 / 15, **{f"r{unit}": factor * 16.0 for unit, factor in _EM.items()},
+    "deg": 1.0, "grad": 0.9, "rad": 180 / math.pi, "turn": 360.0,
+}  # fmt: skip
 _CONSTANTS = {"pi": math.pi, "e": math.e, "infinity": 1e9, "-infinity": -1e9, "nan": 0.0}
 _MAX_CHARS = 400
 _MAX_NESTING = 12
@@ -220,33 +230,29 @@ class Base:
 
 
 Expression = Callable[[Base], float]
+_SIZES = ("", "s", "l", "d")
+"""The window, at its smallest, at its largest, and as it is."""
+
+_WHOLES: dict[str, Expression] = {
+    **{f"{of}{unit}": attrgetter("width") for of in _SIZES for unit in ("vw", "vi", "cqw", "cqi")},
+    **{f"{of}{unit}": attrgetter("height") for of in _SIZES for unit in ("vh", "vb", "cqh", "cqb")},
+    "%": attrgetter("whole"),
+    "vmin": lambda base: min(base.width, base.height),
+    "vmax": lambda base: max(base.width, base.height),
+}
 
 
 def px(number: float, unit: str) -> Expression | None:
     """A dimension as a function of what it is relative to."""
-    unit = unit.removeprefix("s").removeprefix("l").removeprefix("d") if unit[1:] in _VIEW else unit
-    if unit in ("", "px"):
-        return lambda base: number
-    if unit == "%":
-        return lambda base: number / 100 * base.whole
-    if unit in _PX:
-        factor = _PX[unit]
-        return lambda base: number * factor
+    if unit in _FIXED:
+        fixed = number * _FIXED[unit]
+        return lambda base: fixed
     if unit in _EM:
         factor = _EM[unit]
         return lambda base: number * factor * base.em
-    if unit in _REM:
-        factor = _REM[unit]
-        return lambda base: number * factor * 16.0
-    if unit in _VIEW:
-        wide, high = _VIEW[unit]
-        return lambda base: number / 100 * (wide * base.width + high * base.height)
-    if unit in ("vmin", "vmax"):
-        pick = min if unit == "vmin" else max
-        return lambda base: number / 100 * pick(base.width, base.height)
-    if unit in _ANGLES:
-        factor = _ANGLES[unit]
-        return lambda base: number * factor
+    if unit in _WHOLES:
+        whole = _WHOLES[unit]
+        return lambda base: number / 100 * whole(base)
     return None
 
 
@@ -399,7 +405,7 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
 
 def _call(name: str, arguments: list[Expression]) -> Expression:
     name = name.removeprefix("-webkit-")
-    if name == "minmax" or name not in _FUNCTIONS:
+    if name not in _FUNCTIONS:
         raise ValueError(name)
     apply = _FUNCTIONS[name]
 

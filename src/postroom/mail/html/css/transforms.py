@@ -123,28 +123,20 @@ def _matrix(name: str, arguments: list[str], em: float, width: float) -> Matrix 
     if any(value is None for value in values) or not values:
         return found if name == "perspective" else None
     numbers = [value for value in values if value is not None]
-    if name.startswith("translate"):
-        return _translated(found, name, numbers)
-    if name.startswith("scale"):
-        return _scaled(found, name, numbers)
+    if name.startswith(("translate", "scale")):
+        return _translated_or_scaled(found, name, numbers)
     if name.startswith("rotate"):
         return _rotated(name, numbers)
     return _other_function(found, name, numbers)
 
 
-def _translated(found: Matrix, name: str, numbers: list[float]) -> Matrix:
-    axes = {"translatex": (0,), "translatey": (1,), "translatez": (2,)}.get(name, (0, 1, 2))
-    for axis, number in zip(axes, numbers, strict=False):
-        found[axis][3] = number
-    return found
-
-
-def _scaled(found: Matrix, name: str, numbers: list[float]) -> Matrix:
-    axes = {"scalex": (0,), "scaley": (1,), "scalez": (2,)}.get(name, (0, 1, 2))
+def _translated_or_scaled(found: Matrix, name: str, numbers: list[float]) -> Matrix:
+    axis = name.removeprefix("translate").removeprefix("scale")
+    axes = {"x": (0,), "y": (1,), "z": (2,)}.get(axis, (0, 1, 2))
     if name == "scale" and len(numbers) == 1:
         numbers *= 2
-    for axis, number in zip(axes, numbers, strict=False):
-        found[axis][axis] = number
+    for row, number in zip(axes, numbers, strict=False):
+        found[row][row if name.startswith("scale") else 3] = number
     return found
 
 
@@ -188,8 +180,7 @@ def is_cut_away(clip_path: str, em: float, width: float) -> bool:
     if not calls:
         return clip_path.startswith("url(")
     name, inner = calls[0]
-    shape, _, rounded = inner.partition(" round ")
-    del rounded
+    shape = inner.partition(" round ")[0]
     if name == "inset":
         return _is_inset(shape, em, width)
     if name in ("circle", "ellipse"):
