@@ -211,7 +211,7 @@ def in_file(name: str) -> str:
 def _configuration(
     read: Mapping[str, Value], imap: ImapSettings, live: tuple[Value, ...]
 ) -> Configuration:
-    placed = {v.setting.settings_field or v.setting.name: v.value for v in read.values()}
+    placed = {v.setting.settings_field: v.value for v in read.values()}
     if "data_dir" not in placed:
         from platformdirs import user_data_path
 
@@ -227,7 +227,7 @@ def _value_of(setting: Setting, settings: Settings, read: Mapping[str, Value]) -
     if setting.name in read:
         return read[setting.name]
     holder: object = settings
-    for step in (setting.settings_field or setting.name).split("."):
+    for step in setting.settings_field.split("."):
         holder = getattr(holder, step)
     return Value(setting, holder, DEFAULT)
 
