@@ -226,15 +226,10 @@ async def oauth_redirect(request: PageRequest) -> Values:
     }
 
 
-async def sign_in_failed(_request: PageRequest) -> Values:
-    """A sign-in that has to be started again."""
-    return {}
-
-
 ACCOUNTS = Page("/accounts", "accounts/list.html", accounts)
 NEW = Page("/accounts/new", "accounts/new.html", new_account, scope=Scope.ADMIN)
 BACK = Page(_BACK, "accounts/back.html", oauth_redirect, is_public=True)
-FAILED = Page("/accounts/sign-in", "accounts/sign_in_failed.html", sign_in_failed)
+FAILED = Page("/accounts/sign-in", "accounts/sign_in_failed.html")
 ACCOUNT = Page("/accounts/{account_id}", "accounts/account.html", one_account)
 REMOVE = Page(
     "/accounts/{account_id}/remove", "accounts/remove.html", one_account, scope=Scope.ADMIN

@@ -53,6 +53,8 @@ class PageRequest:
     throttle: SignInThrottle
     user_agent: str
     tool_text: ToolText
+    secret: str = field(default="", repr=False)
+    """The secret of the session that the browser presents, valid or not."""
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     posted: FormData = FormData()
@@ -63,6 +65,11 @@ class PageRequest:
     def form(self) -> Mapping[str, str]:
         """The fields of a form that it has once."""
         return dict(self.posted.fields)
+
+    @property
+    def cursor(self) -> dict[str, str]:
+        """Where a list continues, as an argument of its operation; empty at its beginning."""
+        return {"cursor": self.query["cursor"]} if self.query.get("cursor") else {}
 
     @property
     def person(self) -> SignedIn:
@@ -111,13 +118,17 @@ class FormResult:
     values: Values
 
 
+async def no_values(_request: PageRequest) -> Values:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page: what `values` returns is given to its template. It changes nothing."""
 
     path: str
     template: str
-    values: Callable[[PageRequest], Awaitable[Values]]
+    values: Callable[[PageRequest], Awaitable[Values]] = no_values
     is_public: bool = False
     scope: Scope | None = None
     """The scope without which the form on this page is of no use."""

@@ -82,9 +82,8 @@ def outcome_of(item: PlanItem | None) -> str:
 
 async def plan(request: PageRequest) -> Values:
     """A plan with its messages, before and after."""
-    cursor = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
     found = await request.call(
-        get_plan_changes, plan_id=request.path["plan_id"], limit=_ROWS, **cursor
+        get_plan_changes, plan_id=request.path["plan_id"], limit=_ROWS, **request.cursor
     )
     return {
         "plan": found.plan,
@@ -247,8 +246,7 @@ async def names_of_keys(request: PageRequest) -> dict[str, str]:
 
 async def rules(request: PageRequest) -> Values:
     """The rules in the order in which they run."""
-    cursor = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
-    page = await request.call(list_rule_states, limit=_ROWS, days=_DAYS, **cursor)
+    page = await request.call(list_rule_states, limit=_ROWS, days=_DAYS, **request.cursor)
     return {
         "page": page,
         "names": await names_of_keys(request),
@@ -261,12 +259,11 @@ async def rules(request: PageRequest) -> Values:
 async def runs(request: PageRequest) -> Values:
     """Plans that were applied or wait, and what rules did with arriving mail."""
     of_rule = {"rule_id": request.query["rule"]} if request.query.get("rule") else {}
-    cursor = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
     states = (await request.call(list_rule_states, limit=100, days=_DAYS)).results
     chosen = [s for s in states if request.query.get("rule") in (None, "", s.rule.id)]
     days = [(state.rule, day) for state in chosen for day in state.days]
     return {
-        "plans": await request.call(list_rule_plans, limit=_RUNS, **of_rule, **cursor),
+        "plans": await request.call(list_rule_plans, limit=_RUNS, **of_rule, **request.cursor),
         "arrivals": sorted(days, key=lambda pair: pair[1].last_at, reverse=True)[:100],
         "states": states,
         "chosen": request.query.get("rule", ""),
