@@ -71,10 +71,14 @@ async def list_accounts(ctx: RequestContext, request: ListAccounts) -> Page[Acco
     return ctx.cursors.page(request, found)
 
 
-class GetAccount(Request):
-    """Get one account with its progress and problems."""
+class OneAccount(Request):
+    """A request about one synced account."""
 
     account_id: AccountId
+
+
+class GetAccount(OneAccount):
+    """Get one account with its progress and problems."""
 
 
 @operation(Scope.READ)
@@ -128,10 +132,8 @@ def options_after_check(account: Account, found: Capabilities) -> dict[str, Any]
     return {**account.options, **limits}
 
 
-class SyncAccount(Request):
+class SyncAccount(OneAccount):
     """Sync an account now."""
-
-    account_id: AccountId
 
 
 @operation(Scope.WRITE)
@@ -141,13 +143,11 @@ async def sync_account(ctx: RequestContext, request: SyncAccount) -> Account:
     return account
 
 
-class RemoveAccount(Request):
+class RemoveAccount(OneAccount):
     """Remove an account with its inbox and its stored mail.
 
     Nothing changes at the provider.
     """
-
-    account_id: AccountId
 
 
 @operation(Scope.ADMIN, destroys=True)
@@ -161,10 +161,8 @@ async def remove_account(ctx: RequestContext, request: RemoveAccount) -> None:
 _MAX_ACCOUNTS = 1_000
 
 
-class CheckAccount(Request):
+class CheckAccount(OneAccount):
     """Log in to an account now and show what it supports."""
-
-    account_id: AccountId
 
 
 @operation(Scope.ADMIN)

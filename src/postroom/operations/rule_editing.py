@@ -17,7 +17,7 @@ from postroom.model.view import Only
 from postroom.operations.rules import (
     EXAMPLE,
     LANGUAGE,
-    RuleId,
+    OneRule,
     check_actions,
     check_values,
     draft_plan_of,
@@ -90,14 +90,13 @@ def _problem(detail: dict[str, object]) -> RuleProblem:
     return RuleProblem(int(str(detail["line"])), int(str(detail["column"])), words, "error")
 
 
-class ReplaceRule(Request):
+class ReplaceRule(OneRule):
     """Replace the text of a rule, if nobody else has changed it since you read it.
 
     It stays on or off, unless the new text says otherwise than the old one, and keeps its inboxes,
     unless the new text names others.
     """
 
-    rule_id: RuleId
     rule_yaml: RuleYaml
     sha256: Annotated[
         str,
