@@ -18,6 +18,7 @@ from postroom.operations.rules import (
     EXAMPLE,
     LANGUAGE,
     OneRule,
+    RuleYaml,
     check_actions,
     check_values,
     draft_plan_of,
@@ -29,8 +30,6 @@ from postroom.pipeline.apply_rules import definition_of
 from postroom.rules.definition import Definition, recorded_authority
 from postroom.rules.matching import impossible_lines
 from postroom.rules.planning import queries_for
-
-RuleYaml = Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,7 @@ LANGUAGE = (
     "Actions: apply_label remove_label move mark_read mark_unread flag unflag archive delete "
     "forward reply webhook stop."
 )
+RuleYaml = Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
 PlanId = Annotated[Id, argument("The plan.", "pln_5r2x7h")]
 
 
@@ -221,7 +222,7 @@ class CreateRule(Request):
     dry_run=false saves the rule for new mail instead.
     """
 
-    rule_yaml: Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
+    rule_yaml: RuleYaml
     dry_run: Annotated[bool, argument("Plan only.", False)] = True
 
 
