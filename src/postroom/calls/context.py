@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import ValidationError
 
 from postroom.admission.rate_limits import FairQueue, RateLimits
-from postroom.calls.request import PATTERN_PROBLEMS, Request, argument_names
+from postroom.calls.request import PATTERN_PROBLEMS, Request, argument_fields, argument_names
 from postroom.errors import InvalidInput
 from postroom.model.event import Via
 from postroom.model.inbox import Visible
@@ -225,11 +225,11 @@ def _with_scalars(
 def _scalar_types(model: type[Request]) -> dict[str, type]:
     """The type of each argument that is a whole number, a boolean or an object."""
     found: dict[str, type] = {}
-    for name, info in model.model_fields.items():
+    for name, info in argument_fields(model).items():
         types = [t for t in (info.annotation, *get_args(info.annotation)) if isinstance(t, type)]
         kinds = [kind for kind in (bool, int, Request) if any(issubclass(t, kind) for t in types)]
         if kinds:
-            found[info.alias or name] = next(t for t in types if issubclass(t, kinds[0]))
+            found[name] = next(t for t in types if issubclass(t, kinds[0]))
     return found
 
 

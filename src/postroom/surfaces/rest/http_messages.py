@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.admission.spool import BodyLimits, RequestBodies
-from postroom.calls.request import Repeatable
+from postroom.calls.request import Repeatable, argument_fields
 from postroom.calls.request import Request as Arguments
 from postroom.errors import (
     Conflict,
@@ -207,10 +207,10 @@ def _wrong(problems: Iterable[tuple[str, str]]) -> InvalidInput:
 @cache
 def _repeated_arguments(model: type[Arguments]) -> tuple[frozenset[str], frozenset[str]]:
     """The arguments that are lists, and others that may be given more than once."""
-    infos = {info.alias or name: info for name, info in model.model_fields.items()}
-    marks = {name: any(isinstance(m, Repeatable) for m in i.metadata) for name, i in infos.items()}
-    lists = frozenset(name for name, info in infos.items() if is_list(info.annotation))
-    return lists, frozenset(name for name, is_marked in marks.items() if is_marked)
+    infos = argument_fields(model).items()
+    lists = frozenset(name for name, info in infos if is_list(info.annotation))
+    marked = (n for n, info in infos if any(isinstance(m, Repeatable) for m in info.metadata))
+    return lists, frozenset(marked)
 
 
 NO_RETRY_STATUS = {"mailgun": 406, "postmark": 403, "resend": 200}
