@@ -32,7 +32,7 @@ from postroom.errors import (
 from postroom.mail.text.display import sanitised
 from postroom.model.event import EventStream
 from postroom.model.limits import TOO_DEEP, is_shallow
-from postroom.model.mail.message import Download, FailedAction
+from postroom.model.mail.message import Download
 from postroom.surfaces.http import (
     KINDS,
     download_response,
@@ -310,11 +310,6 @@ async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
     if route.status == 204:
         return Response(status_code=204)
     if route.single and result.status == "failed":
-        raise as_error(result.failed[0])
+        raise error_for(result.failed[0].code, result.failed[0].message)
     status = route.statuses.get(getattr(result, "status", ""), route.status)
     return Response(written(response_body(route.operation, result)), status, media_type=JSON)
-
-
-def as_error(failure: FailedAction) -> MailError:
-    """The error of a failed item in a result."""
-    return error_for(failure.code, failure.message)
