@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -59,6 +60,15 @@ class Credentials(Request):
         if self.token_expires_at is not None:
             found["expires_at"] = str(self.token_expires_at)
         return found
+
+
+def credentials_of(tokens: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of `Credentials` for tokens that a sign-in has given."""
+    names = ("access_token", "refresh_token")
+    found: dict[str, Any] = {name: tokens[name] for name in names if name in tokens}
+    if "expires_at" in tokens:
+        found["token_expires_at"] = int(tokens["expires_at"])
+    return found
 
 
 class ListAccounts(Paged):

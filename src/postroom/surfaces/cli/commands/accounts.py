@@ -154,17 +154,14 @@ async def _secret(
     app: App, provider: str, scopes: tuple[str, ...], *, password_stdin: bool, **ways: bool
 ) -> dict[str, Any]:
     """The credentials: prompted for, read, or from an OAuth sign-in."""
+    from postroom.operations.accounts import credentials_of
+
     if provider not in _OAUTH or password_stdin:
         return _password(provider, from_stdin=password_stdin)
     show = partial(print, file=sys.stderr, flush=True)
     ask = _ask if ways["paste"] else None
     tokens = await app.sign_in(provider, scopes, show=show, ask=ask, device=ways["device"])
-    found: dict[str, Any] = {
-        name: tokens[name] for name in ("access_token", "refresh_token") if name in tokens
-    }
-    if "expires_at" in tokens:
-        found["token_expires_at"] = int(tokens["expires_at"])
-    return found
+    return credentials_of(tokens)
 
 
 def _password(provider: str, *, from_stdin: bool) -> dict[str, Any]:
