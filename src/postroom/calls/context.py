@@ -188,23 +188,20 @@ R = TypeVar("R", bound=Request)
 
 def parse_request(model: type[R], arguments: Mapping[str, Any]) -> R:
     """Build a request. Raises InvalidInput with `problems`, one for each bad field."""
-    problems: list[dict[str, object]] = []
+    problems: list[tuple[str, str]] = []
     given = _with_scalars(model, arguments, problems)
     if not problems:
         try:
             return model.model_validate(given, by_alias=True, by_name=False)
         except ValidationError as error:
             problems = [_problem(model, item) for item in error.errors(include_url=False)]
-    text = "; ".join(
-        f"{p['field']}: {p['problem']}" if p["field"] else str(p["problem"]) for p in problems
-    )
-    raise InvalidInput(text, problems=problems)
+    raise InvalidInput.of(*problems)
 
 
 def _with_scalars(
     model: type[Request],
     arguments: Mapping[str, Any],
-    problems: list[dict[str, object]],
+    problems: list[tuple[str, str]],
     at: str = "",
 ) -> dict[str, object]:
     """The arguments with numbers and booleans in place of their texts, also inside of objects."""
@@ -217,7 +214,7 @@ def _with_scalars(
         try:
             given[name] = _scalar(kind, value)
         except ValueError as error:
-            problems.append({"field": at + name, "problem": str(error)})
+            problems.append((at + name, str(error)))
     return given
 
 
@@ -260,8 +257,7 @@ def _has_nul(value: object) -> bool:
     return isinstance(value, str) and "\0" in value
 
 
-def _problem(model: type[Request], item: Any) -> dict[str, object]:
-    field = _path(item["loc"])
+def _problem(model: type[Request], item: Any) -> tuple[str, str]:
     message = str(item["msg"]).removeprefix("Value error, ")
     problem = re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
     problem = problem.replace(" after validation", "")
@@ -273,7 +269,7 @@ def _problem(model: type[Request], item: Any) -> dict[str, object]:
         problem = "is required"
     elif item["type"] == "string_pattern_mismatch":
         problem = PATTERN_PROBLEMS.get(item["ctx"]["pattern"], problem)
-    return {"field": field, "problem": problem}
+    return _path(item["loc"]), problem
 
 
 def _model_at(model: type[Request], place: Iterable[str | int]) -> type[Request]:

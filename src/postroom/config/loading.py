@@ -93,18 +93,12 @@ def read_settings(
     values = _read(entries, problems)
     imap_reader = _ImapReader(environ, folder, problems)
     imap = imap_reader.read()
-    _refuse(problems)
-    found = _configuration(values, imap, tuple(imap_reader.values))
-    _refuse([*_key_in_data_folder(found.settings), *_own_cell_relays(found.settings)])
-    return found
-
-
-def _refuse(problems: list[tuple[str, str]]) -> None:
     if problems:
-        raise ConfigError(
-            "; ".join(f"{name}: {problem}" for name, problem in problems),
-            problems=[{"field": name, "problem": problem} for name, problem in problems],
-        )
+        raise ConfigError.of(*problems)
+    found = _configuration(values, imap, tuple(imap_reader.values))
+    if problems := [*_key_in_data_folder(found.settings), *_own_cell_relays(found.settings)]:
+        raise ConfigError.of(*problems)
+    return found
 
 
 def _key_in_data_folder(settings: Settings) -> Iterator[tuple[str, str]]:

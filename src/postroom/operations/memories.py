@@ -117,10 +117,7 @@ def check_namespace(ctx: RequestContext, namespace: str) -> None:
 def check_expiry(ctx: RequestContext, expires_at: datetime | None) -> None:
     """Refuse an expiry in the past. Raises InvalidInput."""
     if expires_at is not None and expires_at <= ctx.clock():
-        problem = "is in the past; give a future time, or never"
-        raise InvalidInput(
-            f"expires_at: {problem}", problems=[{"field": "expires_at", "problem": problem}]
-        )
+        raise InvalidInput.of(("expires_at", "is in the past; give a future time, or never"))
 
 
 def author_of(ctx: RequestContext) -> Author:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Any
@@ -180,7 +180,7 @@ def _values(route: Route, query: dict[str, list[str]]) -> dict[str, Any]:
     several = {name for name, values in query.items() if len(values) > 1}
     twice = [name for name in query if name in several - lists - repeatable]
     if twice:
-        raise _wrong((name, "is given more than once") for name in twice)
+        raise InvalidInput.of(*((name, "is given more than once") for name in twice))
     return {n: values if n in lists | several else values[0] for n, values in query.items()}
 
 
@@ -194,14 +194,8 @@ def _add(
         if route.locations.get(name, location) != location
     ]
     if misplaced:
-        raise _wrong(misplaced)
+        raise InvalidInput.of(*misplaced)
     arguments.update(given)
-
-
-def _wrong(problems: Iterable[tuple[str, str]]) -> InvalidInput:
-    listed = [{"field": field, "problem": problem} for field, problem in problems]
-    text = "; ".join(f"{item['field']}: {item['problem']}" for item in listed)
-    return InvalidInput(text, problems=listed)
 
 
 @cache
