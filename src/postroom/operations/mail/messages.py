@@ -38,7 +38,6 @@ from postroom.model.view import only
 from postroom.operations.mail.message_selection import (
     CRITERIA,
     MessageFilter,
-    MessageSelection,
     SearchText,
     find_page,
     folded,
@@ -46,9 +45,6 @@ from postroom.operations.mail.message_selection import (
 )
 from postroom.operations.memories import memories_about
 from postroom.pipeline.event_watch import WatchedEvent
-
-__all__ = ("MessageFilter", "MessageSelection", "SearchText", "find_page", "folded")
-"""What is defined elsewhere; the rest is below."""
 
 RESULT_CHARS = 80_000
 """The size limit of one message: 20,000 tokens of 4 characters."""
