@@ -96,13 +96,16 @@ async def create_draft(ctx: RequestContext, request: CreateDraft) -> Draft:
 
 async def _save(ctx: RequestContext, unsaved: StoredDraft) -> Draft:
     """Check a draft as if it were sent now, and store it."""
-    now = ctx.clock().replace(microsecond=0)
     arguments = await _with_parent(ctx, unsaved.arguments)
     inbox = await check_mail(ctx, await _mail_of(ctx, arguments))
+    return await _store(ctx, replace(unsaved, inbox_id=inbox.id, arguments=arguments))
+
+
+async def _store(ctx: RequestContext, unsaved: StoredDraft) -> Draft:
+    """Store a draft; the caller is one of its authors now."""
     authors = tuple(dict.fromkeys((*unsaved.authors, *ctx.caller.authors)))
-    draft = replace(
-        unsaved, inbox_id=inbox.id, arguments=arguments, updated_at=now, authors=authors
-    )
+    now = ctx.clock().replace(microsecond=0)
+    draft = replace(unsaved, updated_at=now, authors=authors)
     await ctx.store.save_draft(draft)
     return public_draft(draft)
 
@@ -371,16 +374,8 @@ async def save_draft(ctx: RequestContext, request: SaveDraft) -> Draft:
         sender=request.sender, inbox_id=None if request.sender else inbox_id, to=[], subject=""
     )
     inbox = await sending_inbox(ctx, mail)
-    changed = replace(
-        draft,
-        inbox_id=inbox.id,
-        arguments=arguments,
-        send_at=request.send_at,
-        updated_at=ctx.clock().replace(microsecond=0),
-        authors=tuple(dict.fromkeys((*draft.authors, *ctx.caller.authors))),
-    )
-    await ctx.store.save_draft(changed)
-    return public_draft(changed)
+    changed = replace(draft, inbox_id=inbox.id, arguments=arguments, send_at=request.send_at)
+    return await _store(ctx, changed)
 
 
 async def _draft_or_new(ctx: RequestContext, draft_id: str) -> StoredDraft:
