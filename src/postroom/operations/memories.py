@@ -143,7 +143,7 @@ class MemoryAdd(Request):
 
 @operation(Scope.WRITE)
 async def memory_add(ctx: RequestContext, request: MemoryAdd) -> Memory:
-    memory = await _write(ctx, request, vouches=False, is_new_allowed=True)
+    memory = await _write(ctx, request, is_new_allowed=True)
     if Scope.READ not in ctx.caller.scopes:
         return memory
     similar = await ctx.store.similar_memories(memory, now=ctx.clock())
@@ -179,7 +179,7 @@ class MemoryUpdate(Request):
 async def memory_update(ctx: RequestContext, request: MemoryUpdate) -> Memory:
     if request.trust is not None and not ctx.caller.is_owner:
         raise Forbidden("only the owner can set trust; leave it out")
-    return await _write(ctx, request, vouches=request.trust is not None, is_new_allowed=False)
+    return await _write(ctx, request, vouches=request.trust is not None)
 
 
 class EditMemory(MemoryUpdate):
@@ -190,17 +190,15 @@ class EditMemory(MemoryUpdate):
 
 @operation(Scope.WRITE)
 async def edit_memory(ctx: RequestContext, request: EditMemory) -> Memory:
-    return await _write(
-        ctx, request, vouches=False, is_new_allowed=False, of_version=request.version
-    )
+    return await _write(ctx, request, of_version=request.version)
 
 
 async def _write(
     ctx: RequestContext,
     request: MemoryAdd | MemoryUpdate,
     *,
-    vouches: bool,
-    is_new_allowed: bool,
+    vouches: bool = False,
+    is_new_allowed: bool = False,
     of_version: int | None = None,
 ) -> Memory:
     check_namespace(ctx, request.namespace)
