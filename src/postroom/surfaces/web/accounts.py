@@ -164,13 +164,6 @@ async def one_account(request: PageRequest) -> Values:
     }
 
 
-async def sync(request: PageRequest) -> Redirect:
-    """Sync an account now."""
-    account_id = request.path["account_id"]
-    await request.call(sync_account, account_id=account_id)
-    return Redirect(f"/accounts/{account_id}", "asked to sync")
-
-
 async def check(request: PageRequest) -> FormResult:
     """Test the stored login, and show what the account supports."""
     try:
@@ -241,7 +234,7 @@ SECTION = Section(
     forms=(
         Form("/accounts/new", add, NEW),
         Form("/accounts/sign-in", sign_in, FAILED),
-        Form("/accounts/{account_id}/sync", sync, ACCOUNT),
+        Form("/accounts/{account_id}/sync", sync_account, ACCOUNT, notice="asked to sync"),
         Form("/accounts/{account_id}/check", check, ACCOUNT),
         Form("/accounts/{account_id}/login", log_in, ACCOUNT),
         Form(

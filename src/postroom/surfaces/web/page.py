@@ -160,17 +160,16 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form that is posted: an operation with these fields and the path, or a function.
+    """A form that is posted: an operation with the ids of the path, or a function.
 
-    After it, the browser is redirected to `redirect_to`; a function may also show a page. If the
-    operation refuses, `error_page` is shown with the reason.
+    If it refuses, `error_page` is shown with the reason. After an operation, the browser is
+    redirected to `redirect_to`, or to this page as well; a function says where, or shows a page.
     """
 
     path: str
     action: Operation[Any, Any] | Callable[[PageRequest], Awaitable[Redirect | FormResult]]
     error_page: Page
-    fields: tuple[str, ...] = ()
-    redirect_to: str = "/"
+    redirect_to: str = ""
     notice: str = ""
     is_public: bool = False
 
@@ -178,9 +177,9 @@ class Form:
         """Do what the form asks for. Raises MailError."""
         if not isinstance(self.action, Operation):
             return await self.action(request)
-        given = {name: request.form[name] for name in self.fields if request.form.get(name)}
-        await request.call(self.action, **request.path, **given)
-        return Redirect(self.redirect_to, self.notice)
+        await request.call(self.action, **request.path)
+        to = self.redirect_to or self.error_page.path.format(**request.path)
+        return Redirect(to, self.notice)
 
 
 @dataclass(frozen=True, slots=True)

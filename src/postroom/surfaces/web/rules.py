@@ -98,13 +98,6 @@ async def plan(request: PageRequest) -> Values:
 PLAN = Page("/rules/plans/{plan_id}", "rules/plan.html", plan)
 
 
-async def apply(request: PageRequest) -> Redirect:
-    """Apply a plan exactly as it was shown."""
-    plan_id = request.path["plan_id"]
-    await request.call(apply_rule_plan, plan_id=plan_id)
-    return Redirect(f"/rules/plans/{plan_id}", "plan applied")
-
-
 async def undo(request: PageRequest) -> Redirect:
     """Undo a plan."""
     plan_id = request.path["plan_id"]
@@ -302,14 +295,8 @@ SECTION = Section(
         Form("/rules/{rule_id}", submit, RULE),
         Form("/rules/{rule_id}/switch", switch, LIST),
         Form("/rules/{rule_id}/move", move, LIST),
-        Form(
-            "/rules/{rule_id}/delete",
-            delete_rule,
-            LIST,
-            redirect_to="/rules",
-            notice="rule deleted",
-        ),
-        Form("/rules/plans/{plan_id}/apply", apply, PLAN),
+        Form("/rules/{rule_id}/delete", delete_rule, LIST, notice="rule deleted"),
+        Form("/rules/plans/{plan_id}/apply", apply_rule_plan, PLAN, notice="plan applied"),
         Form("/rules/plans/{plan_id}/undo", undo, PLAN),
     ),
     notices={

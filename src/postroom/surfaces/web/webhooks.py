@@ -268,20 +268,12 @@ async def delivery(request: PageRequest) -> Values:
     return {"webhook": webhook, "delivery": found.delivery, "body": body}
 
 
-async def deliver_again(request: PageRequest) -> Redirect:
-    """Send an event to a webhook again."""
-    webhook_id, delivery_id = request.path["webhook_id"], request.path["delivery_id"]
-    await request.call(redeliver, webhook_id=webhook_id, delivery_id=delivery_id)
-    return Redirect(f"/webhooks/{webhook_id}/deliveries/{delivery_id}", "delivered again")
-
-
 WEBHOOKS = Page("/webhooks", "webhooks/list.html", webhooks)
 NEW = Page("/webhooks/new", "webhooks/new.html", new_webhook, scope=Scope.ADMIN)
 WEBHOOK = Page("/webhooks/{webhook_id}", "webhooks/webhook.html", one_webhook)
 REMOVE = Page("/webhooks/{webhook_id}/remove", "webhooks/remove.html", one_webhook)
-DELIVERY = Page(
-    "/webhooks/{webhook_id}/deliveries/{delivery_id}", "webhooks/delivery.html", delivery
-)
+_DELIVERY = "/webhooks/{webhook_id}/deliveries/{delivery_id}"
+DELIVERY = Page(_DELIVERY, "webhooks/delivery.html", delivery)
 
 SECTION = Section(
     links=(Link("Webhooks", "/webhooks", Scope.ADMIN, menu=True),),
@@ -299,7 +291,7 @@ SECTION = Section(
             redirect_to="/webhooks",
             notice="webhook removed",
         ),
-        Form("/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", deliver_again, DELIVERY),
+        Form(f"{_DELIVERY}/redeliver", redeliver, DELIVERY, notice="delivered again"),
     ),
     notices={
         "webhook changed": "Saved.",
