@@ -44,14 +44,9 @@ class RuleProblem:
 
 @dataclass(frozen=True, slots=True)
 class RuleCheck:
-    """Whether a text is a rule that the caller could save; its problems by line."""
+    """The problems of a text by line; without an error, the caller could save it as a rule."""
 
     problems: tuple[RuleProblem, ...]
-    definition: Definition | None = None
-
-    @property
-    def is_valid(self) -> bool:
-        return not any(problem.severity == "error" for problem in self.problems)
 
 
 class CheckRule(Request):
@@ -80,7 +75,7 @@ async def check_rule(ctx: RequestContext, request: CheckRule) -> RuleCheck:
         check_values(ctx, definition.then)
     except MailError as error:
         problems.append(RuleProblem(0, 1, str(error), "error"))
-    return RuleCheck(tuple(problems), definition)
+    return RuleCheck(tuple(problems))
 
 
 def _problem(detail: dict[str, object]) -> RuleProblem:

@@ -107,11 +107,11 @@ def may_do(key: Key) -> str:
     return "Everything except approving mail" if scopes == ALL_SCOPES else ""
 
 
-def _names(view: View, names: Mapping[str, str], nothing: str = "none") -> str:
+def _names(view: View, names: Mapping[str, str]) -> str:
     """The limits of a key, by readable names."""
     if isinstance(view, Everything):
         return "all"
-    return ", ".join(names.get(one, one) for one in view.named) or nothing
+    return ", ".join(names.get(one, one) for one in view.named) or "none"
 
 
 async def _inboxes(request: PageRequest) -> Rows[Inbox]:
