@@ -82,8 +82,8 @@ def state_of(account: Account) -> Values:
 
 async def accounts(request: PageRequest) -> Values:
     """Every account that the person may see."""
-    page = await request.call(list_accounts, limit=_ROWS)
-    return {"rows": [(account, state_of(account)) for account in page.results], "page": page}
+    found = (await request.call(list_accounts, limit=_ROWS)).results
+    return {"rows": [(account, state_of(account)) for account in found]}
 
 
 async def new_account(request: PageRequest) -> Values:
@@ -95,7 +95,6 @@ async def new_account(request: PageRequest) -> Values:
         "provider": chosen if chosen in PROVIDERS else "",
         "scopes": SCOPES,
         "given": given,
-        "redirect": _redirect_to(request),
     }
 
 

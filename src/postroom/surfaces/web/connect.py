@@ -65,7 +65,6 @@ async def connect(request: PageRequest, key: str = KEY_PLACEHOLDER) -> Values:
         "clients": clients,
         "client": client,
         "made": None,
-        "url": request.base_url,
         "toolsets": request.app.settings.toolsets,
         "tests": {name: words for name, (words, _, _) in _TESTS.items()},
         "chosen_test": request.form.get("test", "mailboxes"),

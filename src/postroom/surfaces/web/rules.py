@@ -129,7 +129,6 @@ async def editor(request: PageRequest) -> Values:
         # Somebody else has saved another text since this one was opened.
         "is_outdated": rule is not None and version != text_sha256(stored),
         "saved_version": text_sha256(stored),
-        "is_changed": rule is None or text != stored,
         "check": check,
         "lines": [(number, marked.get(number, "")) for number in range(1, lines + 1)],
         "do": request.form.get("do", ""),
@@ -245,7 +244,6 @@ async def rules(request: PageRequest) -> Values:
         "names": await names_of_keys(request),
         "templates": TEMPLATES,
         "days": _DAYS,
-        "now": request.app.services.clock(),
     }
 
 
