@@ -182,18 +182,28 @@ def _docstring(
     operation: Operation[Any, Any], order: list[str], infos: dict[str, FieldInfo]
 ) -> str:
     first, _, rest = operation.description.partition(". ")
+    if len(operation.description) <= WIDTH:
+        first, rest = operation.description, ""
     lines = textwrap.wrap(first.removesuffix(".") + ".", WIDTH)
     if rest:
         lines += ["", *textwrap.wrap(rest, WIDTH)]
-    described = [(name, infos[name]) for name in order if name not in PAGED or not _is_paged(infos)]
+    told = {name: _description(infos[name]) for name in order}
+    described = {name: said for name, said in told.items() if not _repeats_name(name, said)}
+    if _is_paged(infos):
+        described = {name: said for name, said in described.items() if name not in PAGED}
     if described:
         lines += ["", "Args:"]
-    for name, info in described:
-        line = f"{safe(name)}: {_description(info)}"
+    for name, said in described.items():
+        line = f"{safe(name)}: {said}"
         lines += textwrap.wrap(line, WIDTH, initial_indent="    ", subsequent_indent="        ")
     text = "\n".join(lines)
     whole = f'"""{text}"""' if len(lines) == 1 else f'"""{text}\n"""'
     return textwrap.indent(whole.replace("\\", "\\\\"), " " * 8)
+
+
+def _repeats_name(name: str, said: str) -> bool:
+    """Whether a description says only what the name does: `message_id` is `The message.`"""
+    return said == f"The {name.replace('_ids', 's').removesuffix('_id').replace('_', ' ')}."
 
 
 def _is_paged(infos: dict[str, FieldInfo]) -> bool:

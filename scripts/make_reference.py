@@ -20,13 +20,14 @@ from types import UnionType
 from typing import Any, get_args
 from urllib.parse import quote, urlencode
 
+from postroom.calls.request import argument_fields
 from postroom.model.event import EventStream
 from postroom.model.key import Scope
 from postroom.model.mail.message import Download
 from postroom.model.page import is_page
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets import TOOLSETS, choose_tools
-from postroom.surfaces.rest.openapi_inputs import argument_schema, arguments
+from postroom.surfaces.rest.openapi_inputs import argument_schema
 from postroom.surfaces.rest.routes import ROUTES, Route
 from postroom.surfaces.schema import Schema, result_schema
 
@@ -184,7 +185,7 @@ def _statuses(route: Route) -> str:
 
 def _arguments(route: Route) -> list[str]:
     rows = []
-    for name, info in arguments(route.operation.request).items():
+    for name, info in argument_fields(route.operation.request).items():
         place = route.locations[name]
         if place in ("raw", "headers"):
             continue
@@ -238,7 +239,7 @@ def _fields(kind: Any) -> str:
 
 def example(route: Route) -> dict[str, Any]:
     """The arguments of the sample call."""
-    infos = arguments(route.operation.request)
+    infos = argument_fields(route.operation.request)
     names = [n for n, info in infos.items() if info.is_required() and n != route.raw]
     names += SHOWN.get(route.operation.name, "").split()
     return {name: (infos[name].examples or [None])[0] for name in names}

@@ -49,6 +49,12 @@ class InvalidInput(MailError):
 
     code = "invalid_input"
 
+    @classmethod
+    def of(cls, *problems: tuple[str, str]) -> Self:
+        """The error for some fields, each with its problem; what concerns none has no field."""
+        text = "; ".join(f"{field}: {words}" if field else words for field, words in problems)
+        return cls(text, problems=[{"field": f, "problem": words} for f, words in problems])
+
 
 class Malformed(MailError):
     """The request cannot be read at all, such as a body that is not JSON."""

@@ -68,7 +68,7 @@ def read_trust(settings: Settings) -> Trust:
     try:
         return Trust(servers, read_keys(settings.dkim_keys.read_text("utf-8")))
     except (OSError, ValueError) as error:
-        raise _wrong("dkim_keys", f"{settings.dkim_keys}: {error}") from error
+        raise ConfigError.of(("dkim_keys", f"{settings.dkim_keys}: {error}")) from error
 
 
 async def check_relay(settings: Settings) -> str:
@@ -110,7 +110,7 @@ def _smtp_relay(settings: Settings, field: str, url: str) -> SmtpRelay:
     try:
         tls_context(address)
     except ValueError as error:
-        raise _wrong(field, str(error)) from error
+        raise ConfigError.of((field, str(error))) from error
     signer = load_signer(settings.dkim_key, settings.dkim_selector, settings.domains)
     return SmtpRelay(address, settings.domains[0], signer)
 
@@ -122,10 +122,6 @@ def make_cell_relays(settings: Settings) -> dict[str, SmtpRelay]:
     for relay in relays.values():
         relay.response_s, relay.final_response_s = _CELL_RESPONSE_S, _CELL_FINAL_RESPONSE_S
     return {domain: relays[url] for domain, url in settings.cell_relays}
-
-
-def _wrong(field: str, problem: str) -> ConfigError:
-    return ConfigError(f"{field}: {problem}", problems=[{"field": field, "problem": problem}])
 
 
 def make_inbound(settings: Settings, leases: Leases) -> dict[str, Inbound]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import ValidationError
 
 from postroom.admission.rate_limits import FairQueue, RateLimits
-from postroom.calls.request import PATTERN_PROBLEMS, Request, argument_names
+from postroom.calls.request import PATTERN_PROBLEMS, Request, argument_fields, argument_names
 from postroom.errors import InvalidInput
 from postroom.model.event import Via
 from postroom.model.inbox import Visible
@@ -188,23 +188,20 @@ R = TypeVar("R", bound=Request)
 
 def parse_request(model: type[R], arguments: Mapping[str, Any]) -> R:
     """Build a request. Raises InvalidInput with `problems`, one for each bad field."""
-    problems: list[dict[str, object]] = []
+    problems: list[tuple[str, str]] = []
     given = _with_scalars(model, arguments, problems)
     if not problems:
         try:
             return model.model_validate(given, by_alias=True, by_name=False)
         except ValidationError as error:
             problems = [_problem(model, item) for item in error.errors(include_url=False)]
-    text = "; ".join(
-        f"{p['field']}: {p['problem']}" if p["field"] else str(p["problem"]) for p in problems
-    )
-    raise InvalidInput(text, problems=problems)
+    raise InvalidInput.of(*problems)
 
 
 def _with_scalars(
     model: type[Request],
     arguments: Mapping[str, Any],
-    problems: list[dict[str, object]],
+    problems: list[tuple[str, str]],
     at: str = "",
 ) -> dict[str, object]:
     """The arguments with numbers and booleans in place of their texts, also inside of objects."""
@@ -217,7 +214,7 @@ def _with_scalars(
         try:
             given[name] = _scalar(kind, value)
         except ValueError as error:
-            problems.append({"field": at + name, "problem": str(error)})
+            problems.append((at + name, str(error)))
     return given
 
 
@@ -225,11 +222,11 @@ def _with_scalars(
 def _scalar_types(model: type[Request]) -> dict[str, type]:
     """The type of each argument that is a whole number, a boolean or an object."""
     found: dict[str, type] = {}
-    for name, info in model.model_fields.items():
+    for name, info in argument_fields(model).items():
         types = [t for t in (info.annotation, *get_args(info.annotation)) if isinstance(t, type)]
         kinds = [kind for kind in (bool, int, Request) if any(issubclass(t, kind) for t in types)]
         if kinds:
-            found[info.alias or name] = next(t for t in types if issubclass(t, kinds[0]))
+            found[name] = next(t for t in types if issubclass(t, kinds[0]))
     return found
 
 
@@ -260,8 +257,7 @@ def _has_nul(value: object) -> bool:
     return isinstance(value, str) and "\0" in value
 
 
-def _problem(model: type[Request], item: Any) -> dict[str, object]:
-    field = _path(item["loc"])
+def _problem(model: type[Request], item: Any) -> tuple[str, str]:
     message = str(item["msg"]).removeprefix("Value error, ")
     problem = re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
     problem = problem.replace(" after validation", "")
@@ -273,7 +269,7 @@ def _problem(model: type[Request], item: Any) -> dict[str, object]:
         problem = "is required"
     elif item["type"] == "string_pattern_mismatch":
         problem = PATTERN_PROBLEMS.get(item["ctx"]["pattern"], problem)
-    return {"field": field, "problem": problem}
+    return _path(item["loc"]), problem
 
 
 def _model_at(model: type[Request], place: Iterable[str | int]) -> type[Request]:

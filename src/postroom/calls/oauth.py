@@ -62,9 +62,7 @@ async def find_client(services: Services, client_id: str) -> OAuthClient:
     """
     if is_document_url(client_id):
         return services.oauth.recent.get(client_id) or await _fetch_client(services, client_id)
-    found = None
-    if len(client_id) <= MAX_ID_CHARS:
-        found = await services.store.oauth_client(client_id, services.clock())
+    found = await _registered(services, client_id)
     if found is None:
         raise NotFound(
             f"client_id: no client {client_id[:100]!r} has registered here, or its registration "
@@ -74,14 +72,10 @@ async def find_client(services: Services, client_id: str) -> OAuthClient:
     return found
 
 
-async def is_known(services: Services, client_id: str) -> bool:
-    """Whether a client can have tokens, without a request to its document."""
-    if is_document_url(client_id):
-        return True
-    return (
-        len(client_id) <= MAX_ID_CHARS
-        and await services.store.oauth_client(client_id, services.clock()) is not None
-    )
+async def _registered(services: Services, client_id: str) -> OAuthClient | None:
+    if len(client_id) > MAX_ID_CHARS:
+        return None
+    return await services.store.oauth_client(client_id, services.clock())
 
 
 async def _fetch_client(services: Services, client_id: str) -> OAuthClient:
@@ -174,8 +168,11 @@ def _parsed(uri: str) -> SplitResult | None:
 
 def is_loopback(url: SplitResult) -> bool:
     """Whether a redirect stays on the machine of the browser."""
-    host = url.netloc.rpartition(":")[0] if url.port is not None else url.netloc
-    return url.scheme == "http" and host in _LOOPBACK
+    return url.scheme == "http" and _host(url) in _LOOPBACK
+
+
+def _host(url: SplitResult) -> str:
+    return url.netloc.rpartition(":")[0] if url.port is not None else url.netloc
 
 
 def is_registered(client: OAuthClient, redirect_uri: str) -> bool:
@@ -186,15 +183,10 @@ def is_registered(client: OAuthClient, redirect_uri: str) -> bool:
     if url is None or not is_loopback(url):
         return False
     return any(
-        _without_port(url) == _without_port(one)
+        url._replace(netloc=_host(url)) == one._replace(netloc=_host(one))
         for one in map(urlsplit, client.redirect_uris)
         if is_loopback(one)
     )
-
-
-def _without_port(url: SplitResult) -> str:
-    host = url.netloc.rpartition(":")[0] if url.port is not None else url.netloc
-    return url._replace(netloc=host).geturl()
 
 
 async def register_client(services: Services, metadata: dict[str, Any]) -> OAuthClient:
@@ -274,8 +266,11 @@ async def refresh_tokens(services: Services, request: TokenRequest) -> IssuedTok
 
 
 async def check_client(services: Services, client_id: str) -> None:
-    """Raise Unauthenticated for a client that has not registered: it then registers again."""
-    if not await is_known(services, client_id):
+    """Raise Unauthenticated for a client that has not registered: it then registers again.
+
+    The document of a client that has one is not requested.
+    """
+    if not is_document_url(client_id) and await _registered(services, client_id) is None:
         raise Unauthenticated("client_id: unknown, or its registration has expired; register again")
 
 

@@ -214,6 +214,14 @@ async def inbox_id_of(ctx: RequestContext, name: str) -> str:
 
 
 MessageId = Annotated[Id, argument("The message.", "msg_4h8t2w")]
+
+
+class OneMessage(Request):
+    """A request about one message."""
+
+    message_id: MessageId
+
+
 _THREAD_READERS = {"msg": "get_message", "inb": "list_messages", "att": "get_attachment_content"}
 _ATTACHMENT_READERS = dict.fromkeys(("msg", "thr", "inb"), "list_attachments")
 

@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from postroom.errors import InvalidInput
 from postroom.mail.text.fold import IGNORABLE
@@ -301,9 +302,13 @@ class Paged(Request):
     cursor: Cursor = None
 
 
+def argument_fields(model: type[Request]) -> dict[str, FieldInfo]:
+    """The arguments by the names that callers use: the alias where there is one."""
+    return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
 def argument_names(model: type[Request]) -> list[str]:
-    """The names of the arguments; the alias where there is one."""
-    return [info.alias or name for name, info in model.model_fields.items()]
+    return list(argument_fields(model))
 
 
 def _label(name: str) -> str:

@@ -1,7 +1,7 @@
 """Settings: the command line, then the environment, then `postroom.toml`, then defaults.
 
-This is the only package that sees the environment. A new setting is a field of `Settings`, a row
-of `SETTINGS` and a line of `docs/reference/settings.md`.
+This is the only package that sees the environment. A new setting is a field of `Settings` and a
+line of `docs/reference/settings.md`.
 """
 
 from postroom.config.loading import (

@@ -91,20 +91,14 @@ def read_settings(
         *_from_command_line(given or {}, folder),
     ]
     values = _read(entries, problems)
-    imap, imap_values = read_imap(environ, folder, problems)
-    _refuse(problems)
-    live = tuple(Value(setting, value, ENVIRONMENT) for setting, value in imap_values)
-    found = _configuration(values, imap, live)
-    _refuse([*_key_in_data_folder(found.settings), *_own_cell_relays(found.settings)])
-    return found
-
-
-def _refuse(problems: list[tuple[str, str]]) -> None:
+    imap_reader = _ImapReader(environ, folder, problems)
+    imap = imap_reader.read()
     if problems:
-        raise ConfigError(
-            "; ".join(f"{name}: {problem}" for name, problem in problems),
-            problems=[{"field": name, "problem": problem} for name, problem in problems],
-        )
+        raise ConfigError.of(*problems)
+    found = _configuration(values, imap, tuple(imap_reader.values))
+    if problems := [*_key_in_data_folder(found.settings), *_own_cell_relays(found.settings)]:
+        raise ConfigError.of(*problems)
+    return found
 
 
 def _key_in_data_folder(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -198,20 +192,16 @@ def _unknown(entry: _Entry) -> str:
     close = difflib.get_close_matches(entry.name, _BY_NAME, n=1, cutoff=0.75)
     if not close:
         return "unknown setting; `postroom config --help` lists all settings"
-    name = close[0]
-    known = _BY_NAME[name].variable if entry.written.startswith(PREFIX) else in_file(name)
+    known = re.sub("^limit_", "limits.", close[0])  # in the file, limits are in a separate table
+    if entry.written.startswith(PREFIX):
+        known = _BY_NAME[close[0]].variable
     return f"unknown setting; did you mean {known}?"
-
-
-def in_file(name: str) -> str:
-    """How a setting is spelled in the file: limits are in a separate table."""
-    return name.replace("limit_", "limits.", 1) if name.startswith("limit_") else name
 
 
 def _configuration(
     read: Mapping[str, Value], imap: ImapSettings, live: tuple[Value, ...]
 ) -> Configuration:
-    placed = {v.setting.settings_field or v.setting.name: v.value for v in read.values()}
+    placed = {v.setting.settings_field: v.value for v in read.values()}
     if "data_dir" not in placed:
         from platformdirs import user_data_path
 
@@ -227,7 +217,7 @@ def _value_of(setting: Setting, settings: Settings, read: Mapping[str, Value]) -
     if setting.name in read:
         return read[setting.name]
     holder: object = settings
-    for step in (setting.settings_field or setting.name).split("."):
+    for step in setting.settings_field.split("."):
         holder = getattr(holder, step)
     return Value(setting, holder, DEFAULT)
 
@@ -275,11 +265,11 @@ Problems = list[tuple[str, str]]
 
 
 class _ImapReader:
-    """Groups variables by account and reads them; errors are collected in `problems`."""
+    """Groups variables by account and reads them; `values` are those that are set."""
 
     def __init__(self, environ: Mapping[str, str], folder: Path, problems: Problems) -> None:
         self.environ, self.folder, self.problems = environ, folder, problems
-        self.read_values: list[tuple[Setting, Any]] = []
+        self.values: list[Value] = []
         self.for_all: dict[str, Any] = {}
         self.accounts: dict[str, dict[str, Any]] = {}
 
@@ -328,7 +318,7 @@ class _ImapReader:
             return
         into[row.name] = self.folder / value if isinstance(value, Path) else value
         named = replace(row, name=variable.removeprefix(IMAP_PREFIX))
-        self.read_values.append((named, into[row.name]))
+        self.values.append(Value(named, into[row.name], ENVIRONMENT))
 
     def _account(self, name: str, values: dict[str, Any]) -> ImapAccount | None:
         missing = [row for row in _REQUIRED if row not in values]
@@ -366,14 +356,6 @@ class _ImapReader:
 
     def _complain(self, account: str, row: str, problem: str) -> None:
         self.problems.append((f"{IMAP_PREFIX}{account.upper()}_{row.upper()}", problem))
-
-
-def read_imap(
-    environ: Mapping[str, str], folder: Path, problems: Problems
-) -> tuple[ImapSettings, list[tuple[Setting, Any]]]:
-    """The live accounts and each value that is set; what is wrong goes into *problems*."""
-    reader = _ImapReader(environ, folder, problems)
-    return reader.read(), reader.read_values
 
 
 def _is_loopback(host: str) -> bool:

@@ -68,16 +68,18 @@ def comma_list(accepts: str, pattern: str, wanted: str) -> Reader[tuple[str, ...
     return Reader(accepts, read)
 
 
-def choice(accepts: str, pattern: str, wanted: str) -> Reader[str]:
+def choice(*words: str, accepts: str = "") -> Reader[str]:
     """One of a few words."""
+    wanted = f"{', '.join(words[:-1])} or {words[-1]}"
+    some = comma_list(accepts or wanted, "|".join(words), wanted)
 
     def read(raw: object) -> str:
-        found = comma_list(accepts, pattern, wanted).read(raw)
+        found = some.read(raw)
         if len(found) != 1:
             raise ValueError(f"must be {wanted}")
         return found[0]
 
-    return Reader(accepts, read)
+    return Reader(some.accepts, read)
 
 
 def _items(raw: object, problem: str) -> list[str]:
@@ -304,14 +306,12 @@ SELECTOR = matching(
     r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?",
     "must be a DNS label, such as mail2026",
 )
-VAULT = choice("auto, keyring or file", "auto|keyring|file", "auto, keyring or file")
-APPROVAL = choice("never, risky or always", "never|risky|always", "never, risky or always")
-LOG_LEVEL = choice(
-    "debug, info, warning or error", "debug|info|warning|error", "debug, info, warning or error"
-)
-LOG_FORMAT = choice("text or json", "text|json", "text or json")
+VAULT = choice("auto", "keyring", "file")
+APPROVAL = choice("never", "risky", "always")
+LOG_LEVEL = choice("debug", "info", "warning", "error")
+LOG_FORMAT = choice("text", "json")
 EMBEDDINGS = Reader("bundled, none, or a URL", _read_embeddings)
 MODEL = matching(
     "a name", r"[!-~]{1,128}", "must be 1 to 128 visible ASCII characters without spaces"
 )
-IMAP_AUTH = choice("login, xoauth2", "login|xoauth2", "login or xoauth2")
+IMAP_AUTH = choice("login", "xoauth2", accepts="login, xoauth2")

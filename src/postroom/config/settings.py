@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, field, fields
+from dataclasses import field, fields
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from postroom.config import readers
 from postroom.config.readers import Reader, whole_number
@@ -17,74 +17,325 @@ from postroom.model.values import dataclass
 
 PREFIX = "POSTROOM_"
 DEFAULT_LISTEN = "127.0.0.1:8725"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row: its name in the file, how it is read and what is accepted.
+
+    `default` is as it is written, or in words if there is no default value; `settings_field` is the
+    field of `Settings`, or of `Limits` if it starts with `limits.`; `option` is how the command
+    line spells it; `prefix` is what its variable begins with. A variable that is empty counts as
+    not set, but for one that takes rights away, which may not be empty.
+    """
+
+    name: str
+    reader: Reader[Any]
+    summary: str
+    default: str
+    settings_field: str = ""
+    option: str = ""
+    is_secret: bool = False
+    prefix: str = PREFIX
+    may_be_empty: bool = True
+
+    @property
+    def variable(self) -> str:
+        return self.prefix + self.name.upper()
+
+
+def format_value(value: object) -> str:
+    """A value for display, as it is written in the environment."""
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _row(reader: Reader[Any], summary: str, default: str, **more: Any) -> dict[str, Any]:
+    """The row of a field of `Settings`, without what the field says itself."""
+    return {"reader": reader, "summary": summary, "default": default, **more}
+
+
+def _setting(
+    default: T,
+    reader: Reader[Any],
+    summary: str,
+    words: str | None = None,
+    *,
+    in_repr: bool = True,
+    is_secret: bool = False,
+    **more: Any,
+) -> T:
+    """A field of `Settings`, with its row; *words* stand for a default that is not a value."""
+    shown = format_value(default) if words is None else words
+    row = _row(reader, summary, shown, is_secret=is_secret, **more)
+    return field(default=default, repr=in_repr and not is_secret, metadata=row)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings, validated. No toolset means all of them."""
 
-    data_dir: Path
-    database_url: str | None = field(default=None, repr=False)
-    database_patience_s: int = 10
-    audit_key: bytes | None = field(default=None, repr=False)
-    blobs_url: str | None = field(default=None, repr=False)
-    blobs_public_url: str | None = None
-    host: str = "127.0.0.1"
-    port: int = 8700
-    domains: tuple[str, ...] = ("postroom.localhost",)
-    cell: str | None = None
-    cell_relays: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    trusted_servers: tuple[str, ...] = ()
-    dkim_keys: Path | None = None
-    smtp_listen: str | None = DEFAULT_LISTEN
-    catch_all: str | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    relay_url: str | None = field(default=None, repr=False)
-    webhook_allow: tuple[IPv4Network | IPv6Network, ...] = ()
-    account_allow: tuple[IPv4Network | IPv6Network, ...] = ()
-    dkim_key: Path | None = None
-    dkim_selector: str = "postroom"
-    mailgun_signing_key: str | None = field(default=None, repr=False)
-    sendgrid_public_key: str | None = None
-    resend_signing_secret: str | None = field(default=None, repr=False)
-    resend_api_key: str | None = field(default=None, repr=False)
-    ses_topics: tuple[str, ...] = ()
-    ses_bucket: str | None = None
-    postmark_login: str | None = field(default=None, repr=False)
-    inbound_window_s: int = 300
-    api_key: str | None = field(default=None, repr=False)
-    key: str | None = field(default=None, repr=False)
-    agent_approval: Approval = "risky"
-    approval_expires_s: int = 259_200
-    approval_notify: str | None = None
-    key_file: Path | None = None
-    url: str | None = None
-    public_url: str | None = None
-    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
-    oauth_registration: bool = True
-    oauth_access_s: int = ACCESS_LIFETIME_S
-    oauth_refresh_s: int = REFRESH_LIFETIME_S
-    toolsets: tuple[str, ...] = ()
-    read_only: bool = False
-    memory_search: bool = True
-    embeddings: str = "bundled"
-    embeddings_model: str = "text-embedding-3-small"
-    embeddings_key: str | None = field(default=None, repr=False)
-    secrets: str = "auto"
-    vault_key_file: Path | None = None
-    gmail_url: str = "https://gmail.googleapis.com"
-    gmail_login_url: str = "https://accounts.google.com"
-    gmail_oauth_url: str = "https://oauth2.googleapis.com"
-    gmail_client_id: str | None = None
-    gmail_client_secret: str | None = field(default=None, repr=False)
-    outlook_url: str = "https://graph.microsoft.com/v1.0"
-    outlook_login_url: str = "https://login.microsoftonline.com/common"
-    outlook_client_id: str | None = None
-    fastmail_url: str = "https://api.fastmail.com"
-    log_level: str = "warning"
-    log_format: str = "text"
-    access_log: bool = False
+    data_dir: Path = field(
+        metadata=_row(readers.FOLDER, "The data folder.", "the user's data folder", option="--data")
+    )
+    database_url: str | None = _setting(
+        None,
+        readers.DATABASE,
+        "The PostgreSQL database to use instead of SQLite.",
+        "SQLite in the data folder",
+        is_secret=True,
+    )
+    database_patience_s: int = _setting(
+        10,
+        whole_number(1, 600),
+        "How long requests wait while PostgreSQL does not answer, in seconds; then they get 503.",
+    )
+    blobs_url: str | None = _setting(
+        None,
+        readers.BLOBS,
+        "The bucket for raw mail and attachments.",
+        "files in the data folder",
+        in_repr=False,
+    )
+    blobs_public_url: str | None = _setting(
+        None,
+        readers.URL,
+        "The URL under which clients reach the bucket, for links to files.",
+        "the URL that the server uses",
+    )
+    audit_key: bytes | None = _setting(
+        None,
+        readers.AUDIT_KEY,
+        "The HMAC key of the audit log; machines that share a database must share it.",
+        "the file audit.key of the data folder",
+        is_secret=True,
+    )
+    host: str = _setting("127.0.0.1", readers.HOST, "The address on which the server listens.")
+    port: int = _setting(
+        8700, whole_number(0, 65_535), "The port of the server; 0 chooses a free one."
+    )
+    domains: tuple[str, ...] = _setting(
+        ("postroom.localhost",),
+        readers.DOMAINS,
+        "The domains to receive mail for; new inboxes get the first.",
+        name="domain",
+    )
+    cell: str | None = _setting(
+        None, readers.CELL, "The name of this installation among several; new keys begin with it."
+    )
+    cell_relays: tuple[tuple[str, str], ...] = _setting(
+        (),
+        readers.CELL_RELAYS,
+        "Domains that other cells serve, each with the URL of its SMTP listener.",
+        "none",
+        is_secret=True,
+    )
+    trusted_servers: tuple[str, ...] = _setting(
+        (),
+        readers.SERVERS,
+        "Mail servers in front of Postroom whose Authentication-Results are trusted.",
+        "none",
+    )
+    dkim_keys: Path | None = _setting(
+        None, readers.FILE, "Public DKIM keys to verify signatures with, as `dig TXT` shows them."
+    )
+    smtp_listen: str | None = _setting(
+        DEFAULT_LISTEN,
+        readers.LISTEN,
+        "The address and port of the SMTP and LMTP listener.",
+        option="--smtp",
+    )
+    catch_all: str | None = _setting(
+        None, readers.ADDRESS, "The inbox for mail to unknown addresses of these domains."
+    )
+    tls_cert: Path | None = _setting(
+        None, readers.PEM_FILE, "The certificate for STARTTLS of the SMTP listener."
+    )
+    tls_key: Path | None = _setting(None, readers.PEM_FILE, "The key of that certificate.")
+    relay_url: str | None = _setting(
+        None,
+        readers.RELAY,
+        "The SMTP relay for outgoing mail; without it, no mail is sent to other servers.",
+        is_secret=True,
+    )
+    webhook_allow: tuple[IPv4Network | IPv6Network, ...] = _setting(
+        (), readers.NETWORKS, "Private networks that webhooks may connect to.", "none"
+    )
+    account_allow: tuple[IPv4Network | IPv6Network, ...] = _setting(
+        (),
+        readers.NETWORKS,
+        "Private networks in which keys may add accounts, with any port and a ca_file; "
+        "`postroom account add` is not limited.",
+        "none",
+    )
+    dkim_key: Path | None = _setting(
+        None, readers.PEM_FILE, "The key that signs outgoing mail (RSA or Ed25519)."
+    )
+    dkim_selector: str = _setting("postroom", readers.SELECTOR, "The DKIM selector.")
+    mailgun_signing_key: str | None = _setting(
+        None,
+        readers.SECRET,
+        "Mailgun's HTTP webhook signing key, to receive mail from its routes.",
+        is_secret=True,
+    )
+    sendgrid_public_key: str | None = _setting(
+        None,
+        readers.PUBLIC_KEY,
+        "The public key of SendGrid's security policy, to receive from Inbound Parse.",
+    )
+    resend_signing_secret: str | None = _setting(
+        None,
+        readers.SIGNING_SECRET,
+        "The signing secret of Resend's webhook, to receive mail from it.",
+        is_secret=True,
+    )
+    resend_api_key: str | None = _setting(
+        None, readers.SECRET, "The API key to fetch mail from Resend.", is_secret=True
+    )
+    ses_topics: tuple[str, ...] = _setting(
+        (), readers.TOPICS, "The SNS topics through which Amazon SES delivers mail.", "none"
+    )
+    ses_bucket: str | None = _setting(
+        None, readers.BUCKET, "The bucket in which Amazon SES stores mail."
+    )
+    postmark_login: str | None = _setting(
+        None,
+        readers.LOGIN,
+        "The name and password in the URL that Postmark posts mail to.",
+        is_secret=True,
+    )
+    inbound_window_s: int = _setting(
+        300,
+        whole_number(30, 86_400),
+        "The maximum age of a signature of Mailgun, SendGrid or Resend, in seconds.",
+    )
+    api_key: str | None = _setting(
+        None,
+        readers.OWNER_KEY,
+        "The owner's key; without it, the first `serve` creates one.",
+        is_secret=True,
+    )
+    key: str | None = _setting(
+        None,
+        readers.CLIENT_KEY,
+        "The key that `postroom mcp` and `--url` use; an empty value is an error.",
+        "the owner's rights",
+        is_secret=True,
+        may_be_empty=False,
+    )
+    key_file: Path | None = _setting(None, readers.FILE, "A file with the key that `--url` uses.")
+    url: str | None = _setting(
+        None, readers.URL, "The server that commands use instead of a data folder."
+    )
+    agent_approval: Approval = _setting(
+        "risky",
+        readers.APPROVAL,
+        "When mail of an agent on stdio without a key waits for a person's approval.",
+    )
+    approval_expires_s: int = _setting(
+        259_200,
+        whole_number(60, 2_592_000),
+        "How long mail waits for approval, in seconds; then it is rejected.",
+    )
+    approval_notify: str | None = _setting(
+        None, readers.ADDRESS, "The address that is notified of mail that waits for approval."
+    )
+    public_url: str | None = _setting(
+        None, readers.URL, "The URL under which clients reach the server, if it is behind a proxy."
+    )
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = _setting(
+        (),
+        readers.NETWORKS,
+        "Networks of proxies whose `X-Forwarded-For` gives the client's address, "
+        "for limits and the log.",
+        "none",
+    )
+    oauth_registration: bool = _setting(
+        True,
+        readers.BOOLEAN,
+        "Whether OAuth clients without a metadata document may register themselves.",
+    )
+    oauth_access_s: int = _setting(
+        ACCESS_LIFETIME_S,
+        whole_number(60, 86_400),
+        "How long an OAuth access token is valid, in seconds.",
+    )
+    oauth_refresh_s: int = _setting(
+        REFRESH_LIFETIME_S,
+        whole_number(3_600, 31_536_000),
+        "How long an unused OAuth refresh token is valid, in seconds.",
+    )
+    toolsets: tuple[str, ...] = _setting(
+        (),
+        readers.TOOLSETS,
+        "The MCP toolsets to show.",
+        "inbox, mail, memory; imap if there is a live account",
+    )
+    read_only: bool = _setting(False, readers.BOOLEAN, "Hide every MCP tool that writes.")
+    memory_search: bool = _setting(True, readers.BOOLEAN, "Whether memories can be searched.")
+    embeddings: str = _setting(
+        "bundled",
+        readers.EMBEDDINGS,
+        "What computes embeddings: the bundled model, none, or an endpoint like OpenAI's `/v1`.",
+    )
+    embeddings_model: str = _setting(
+        "text-embedding-3-small", readers.MODEL, "The model of the endpoint."
+    )
+    embeddings_key: str | None = _setting(
+        None, readers.SECRET, "The key for the endpoint.", is_secret=True
+    )
+    secrets: str = _setting(
+        "auto",
+        readers.VAULT,
+        "Where logins of accounts are stored: the keyring of the operating system, "
+        "or encrypted files.",
+    )
+    vault_key_file: Path | None = _setting(
+        None,
+        readers.VAULT_KEY_FILE,
+        "The file with the key of encrypted logins; created if it does not exist.",
+        "the file secrets/key of the data folder",
+    )
+    gmail_url: str = _setting(
+        "https://gmail.googleapis.com", readers.URL, "The base URL of the Gmail API."
+    )
+    gmail_login_url: str = _setting(
+        "https://accounts.google.com", readers.URL, "The URL of Google's sign-in."
+    )
+    gmail_oauth_url: str = _setting(
+        "https://oauth2.googleapis.com", readers.URL, "The URL of Google's token endpoint."
+    )
+    gmail_client_id: str | None = _setting(None, readers.TEXT, "The OAuth client ID at Google.")
+    gmail_client_secret: str | None = _setting(
+        None, readers.TEXT, "The OAuth client secret at Google.", is_secret=True
+    )
+    outlook_url: str = _setting(
+        "https://graph.microsoft.com/v1.0", readers.URL, "The base URL of Microsoft Graph."
+    )
+    outlook_login_url: str = _setting(
+        "https://login.microsoftonline.com/common", readers.URL, "The URL of Microsoft's sign-in."
+    )
+    outlook_client_id: str | None = _setting(
+        None, readers.TEXT, "The OAuth client ID at Microsoft."
+    )
+    fastmail_url: str = _setting(
+        "https://api.fastmail.com", readers.URL, "The base URL of Fastmail's JMAP API."
+    )
+    log_level: str = _setting(
+        "warning", readers.LOG_LEVEL, "The minimum severity of events that are logged."
+    )
+    log_format: str = _setting(
+        "text", readers.LOG_FORMAT, "Log lines as text, or as one JSON object each."
+    )
+    access_log: bool = _setting(
+        False,
+        readers.BOOLEAN,
+        "Log every request: caller, route, status and duration, but never arguments.",
+    )
     limits: Limits = field(default_factory=Limits)
     imap: ImapSettings = field(default_factory=ImapSettings)
 
@@ -101,47 +352,6 @@ def base_url(host: str, port: int) -> str:
     """The URL of the server for programs on this machine."""
     name = _ANYWHERE.get(host, host)
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One row: its name in the file, how it is read and what is accepted.
-
-    `settings_field` is the field of `Settings`, or of `Limits` if it starts with `limits.`;
-    `option` is how the command line spells it; `prefix` is what its variable begins with. A
-    variable that is empty counts as not set, but for one that takes rights away, which may not be
-    empty.
-    """
-
-    name: str
-    reader: Reader[Any]
-    summary: str
-    default_words: str | None = None
-    settings_field: str = ""
-    option: str = ""
-    is_secret: bool = False
-    prefix: str = PREFIX
-    may_be_empty: bool = True
-
-    @property
-    def variable(self) -> str:
-        return self.prefix + self.name.upper()
-
-    @property
-    def default(self) -> str:
-        """The default as it is written; in words, if there is no default value."""
-        if self.default_words is not None:
-            return self.default_words
-        return format_value(_DEFAULTS[self.settings_field or self.name])
-
-
-def format_value(value: object) -> str:
-    """A value for display, as it is written in the environment."""
-    if value is None or value is MISSING:
-        return ""
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _SUMMARIES = {
@@ -180,246 +390,12 @@ def _limit(name: str, default: int) -> Setting:
 
 LIMITS = tuple(_limit(f.name, f.default) for f in fields(Limits) if isinstance(f.default, int))
 
-_DEFAULTS = {field.name: field.default for field in fields(Settings)}
-
-
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "data_dir", readers.FOLDER, "The data folder.", "the user's data folder", option="--data"
-    ),
-    Setting(
-        "database_url",
-        readers.DATABASE,
-        "The PostgreSQL database to use instead of SQLite.",
-        "SQLite in the data folder",
-        is_secret=True,
-    ),
-    Setting(
-        "database_patience_s",
-        readers.whole_number(1, 600),
-        "How long requests wait while PostgreSQL does not answer, in seconds; then they get 503.",
-    ),
-    Setting(
-        "blobs_url",
-        readers.BLOBS,
-        "The bucket for raw mail and attachments.",
-        "files in the data folder",
-    ),
-    Setting(
-        "blobs_public_url",
-        readers.URL,
-        "The URL under which clients reach the bucket, for links to files.",
-        "the URL that the server uses",
-    ),
-    Setting(
-        "audit_key",
-        readers.AUDIT_KEY,
-        "The HMAC key of the audit log; machines that share a database must share it.",
-        "the file audit.key of the data folder",
-        is_secret=True,
-    ),
-    Setting("host", readers.HOST, "The address on which the server listens."),
-    Setting(
-        "port", readers.whole_number(0, 65_535), "The port of the server; 0 chooses a free one."
-    ),
-    Setting(
-        "domain",
-        readers.DOMAINS,
-        "The domains to receive mail for; new inboxes get the first.",
-        settings_field="domains",
-    ),
-    Setting(
-        "cell",
-        readers.CELL,
-        "The name of this installation among several; new keys begin with it.",
-    ),
-    Setting(
-        "cell_relays",
-        readers.CELL_RELAYS,
-        "Domains that other cells serve, each with the URL of its SMTP listener.",
-        "none",
-        is_secret=True,
-    ),
-    Setting(
-        "trusted_servers",
-        readers.SERVERS,
-        "Mail servers in front of Postroom whose Authentication-Results are trusted.",
-        "none",
-    ),
-    Setting(
-        "dkim_keys",
-        readers.FILE,
-        "Public DKIM keys to verify signatures with, as `dig TXT` shows them.",
-    ),
-    Setting(
-        "smtp_listen",
-        readers.LISTEN,
-        "The address and port of the SMTP and LMTP listener.",
-        option="--smtp",
-    ),
-    Setting(
-        "catch_all", readers.ADDRESS, "The inbox for mail to unknown addresses of these domains."
-    ),
-    Setting("tls_cert", readers.PEM_FILE, "The certificate for STARTTLS of the SMTP listener."),
-    Setting("tls_key", readers.PEM_FILE, "The key of that certificate."),
-    Setting(
-        "relay_url",
-        readers.RELAY,
-        "The SMTP relay for outgoing mail; without it, no mail is sent to other servers.",
-        is_secret=True,
-    ),
-    Setting(
-        "webhook_allow", readers.NETWORKS, "Private networks that webhooks may connect to.", "none"
-    ),
-    Setting(
-        "account_allow",
-        readers.NETWORKS,
-        "Private networks in which keys may add accounts, with any port and a ca_file; "
-        "`postroom account add` is not limited.",
-        "none",
-    ),
-    Setting("dkim_key", readers.PEM_FILE, "The key that signs outgoing mail (RSA or Ed25519)."),
-    Setting("dkim_selector", readers.SELECTOR, "The DKIM selector."),
-    Setting(
-        "mailgun_signing_key",
-        readers.SECRET,
-        "Mailgun's HTTP webhook signing key, to receive mail from its routes.",
-        is_secret=True,
-    ),
-    Setting(
-        "sendgrid_public_key",
-        readers.PUBLIC_KEY,
-        "The public key of SendGrid's security policy, to receive from Inbound Parse.",
-    ),
-    Setting(
-        "resend_signing_secret",
-        readers.SIGNING_SECRET,
-        "The signing secret of Resend's webhook, to receive mail from it.",
-        is_secret=True,
-    ),
-    Setting(
-        "resend_api_key", readers.SECRET, "The API key to fetch mail from Resend.", is_secret=True
-    ),
-    Setting(
-        "ses_topics",
-        readers.TOPICS,
-        "The SNS topics through which Amazon SES delivers mail.",
-        "none",
-    ),
-    Setting("ses_bucket", readers.BUCKET, "The bucket in which Amazon SES stores mail."),
-    Setting(
-        "postmark_login",
-        readers.LOGIN,
-        "The name and password in the URL that Postmark posts mail to.",
-        is_secret=True,
-    ),
-    Setting(
-        "inbound_window_s",
-        readers.whole_number(30, 86_400),
-        "The maximum age of a signature of Mailgun, SendGrid or Resend, in seconds.",
-    ),
-    Setting(
-        "api_key",
-        readers.OWNER_KEY,
-        "The owner's key; without it, the first `serve` creates one.",
-        is_secret=True,
-    ),
-    Setting(
-        "key",
-        readers.CLIENT_KEY,
-        "The key that `postroom mcp` and `--url` use; an empty value is an error.",
-        "the owner's rights",
-        is_secret=True,
-        may_be_empty=False,
-    ),
-    Setting("key_file", readers.FILE, "A file with the key that `--url` uses."),
-    Setting("url", readers.URL, "The server that commands use instead of a data folder."),
-    Setting(
-        "agent_approval",
-        readers.APPROVAL,
-        "When mail of an agent on stdio without a key waits for a person's approval.",
-    ),
-    Setting(
-        "approval_expires_s",
-        readers.whole_number(60, 2_592_000),
-        "How long mail waits for approval, in seconds; then it is rejected.",
-    ),
-    Setting(
-        "approval_notify",
-        readers.ADDRESS,
-        "The address that is notified of mail that waits for approval.",
-    ),
-    Setting(
-        "public_url",
-        readers.URL,
-        "The URL under which clients reach the server, if it is behind a proxy.",
-    ),
-    Setting(
-        "trusted_proxies",
-        readers.NETWORKS,
-        "Networks of proxies whose `X-Forwarded-For` gives the client's address, "
-        "for limits and the log.",
-        "none",
-    ),
-    Setting(
-        "oauth_registration",
-        readers.BOOLEAN,
-        "Whether OAuth clients without a metadata document may register themselves.",
-    ),
-    Setting(
-        "oauth_access_s",
-        readers.whole_number(60, 86_400),
-        "How long an OAuth access token is valid, in seconds.",
-    ),
-    Setting(
-        "oauth_refresh_s",
-        readers.whole_number(3_600, 31_536_000),
-        "How long an unused OAuth refresh token is valid, in seconds.",
-    ),
-    Setting(
-        "toolsets",
-        readers.TOOLSETS,
-        "The MCP toolsets to show.",
-        "inbox, mail, memory; imap if there is a live account",
-    ),
-    Setting("read_only", readers.BOOLEAN, "Hide every MCP tool that writes."),
-    Setting("memory_search", readers.BOOLEAN, "Whether memories can be searched."),
-    Setting(
-        "embeddings",
-        readers.EMBEDDINGS,
-        "What computes embeddings: the bundled model, none, or an endpoint like OpenAI's `/v1`.",
-    ),
-    Setting("embeddings_model", readers.MODEL, "The model of the endpoint."),
-    Setting("embeddings_key", readers.SECRET, "The key for the endpoint.", is_secret=True),
-    Setting(
-        "secrets",
-        readers.VAULT,
-        "Where logins of accounts are stored: the keyring of the operating system, "
-        "or encrypted files.",
-    ),
-    Setting(
-        "vault_key_file",
-        readers.VAULT_KEY_FILE,
-        "The file with the key of encrypted logins; created if it does not exist.",
-        "the file secrets/key of the data folder",
-    ),
-    Setting("gmail_url", readers.URL, "The base URL of the Gmail API."),
-    Setting("gmail_login_url", readers.URL, "The URL of Google's sign-in."),
-    Setting("gmail_oauth_url", readers.URL, "The URL of Google's token endpoint."),
-    Setting("gmail_client_id", readers.TEXT, "The OAuth client ID at Google."),
-    Setting(
-        "gmail_client_secret", readers.TEXT, "The OAuth client secret at Google.", is_secret=True
-    ),
-    Setting("outlook_url", readers.URL, "The base URL of Microsoft Graph."),
-    Setting("outlook_login_url", readers.URL, "The URL of Microsoft's sign-in."),
-    Setting("outlook_client_id", readers.TEXT, "The OAuth client ID at Microsoft."),
-    Setting("fastmail_url", readers.URL, "The base URL of Fastmail's JMAP API."),
-    Setting("log_level", readers.LOG_LEVEL, "The minimum severity of events that are logged."),
-    Setting("log_format", readers.LOG_FORMAT, "Log lines as text, or as one JSON object each."),
-    Setting(
-        "access_log",
-        readers.BOOLEAN,
-        "Log every request: caller, route, status and duration, but never arguments.",
+SETTINGS = (
+    *(
+        Setting(**{"name": f.name, "settings_field": f.name, **f.metadata})
+        for f in fields(Settings)
+        if f.metadata
     ),
     *LIMITS,
 )
+"""The table of settings: the fields of `Settings` in their order, then those of `Limits`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -68,6 +69,15 @@ class Credentials(Request):
         return found
 
 
+def credentials_of(tokens: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of `Credentials` for tokens that a sign-in has given."""
+    names = ("access_token", "refresh_token")
+    found: dict[str, Any] = {name: tokens[name] for name in names if name in tokens}
+    if "expires_at" in tokens:
+        found["token_expires_at"] = int(tokens["expires_at"])
+    return found
+
+
 class ListAccounts(Paged):
     """List the synced accounts with their progress and problems."""
 
@@ -78,10 +88,14 @@ async def list_accounts(ctx: RequestContext, request: ListAccounts) -> Page[Acco
     return ctx.cursors.page(request, found)
 
 
-class GetAccount(Request):
-    """Get one account with its progress and problems."""
+class OneAccount(Request):
+    """A request about one synced account."""
 
     account_id: AccountId
+
+
+class GetAccount(OneAccount):
+    """Get one account with its progress and problems."""
 
 
 @operation(Scope.READ)
@@ -135,10 +149,8 @@ def options_after_check(account: Account, found: Capabilities) -> dict[str, Any]
     return {**account.options, **limits}
 
 
-class SyncAccount(Request):
+class SyncAccount(OneAccount):
     """Sync an account now."""
-
-    account_id: AccountId
 
 
 @operation(Scope.WRITE)
@@ -148,13 +160,11 @@ async def sync_account(ctx: RequestContext, request: SyncAccount) -> Account:
     return account
 
 
-class RemoveAccount(Request):
+class RemoveAccount(OneAccount):
     """Remove an account with its inbox and its stored mail.
 
     Nothing changes at the provider.
     """
-
-    account_id: AccountId
 
 
 @operation(Scope.ADMIN, destroys=True)
@@ -168,10 +178,8 @@ async def remove_account(ctx: RequestContext, request: RemoveAccount) -> None:
 _MAX_ACCOUNTS = 1_000
 
 
-class CheckAccount(Request):
+class CheckAccount(OneAccount):
     """Log in to an account now and show what it supports."""
-
-    account_id: AccountId
 
 
 @operation(Scope.ADMIN)

@@ -92,10 +92,14 @@ async def list_inboxes(ctx: RequestContext, request: ListInboxes) -> Page[Inbox]
 InboxId = Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
 
 
-class GetInbox(Request):
-    """Get one inbox."""
+class OneInbox(Request):
+    """A request about one inbox."""
 
     inbox_id: InboxId
+
+
+class GetInbox(OneInbox):
+    """Get one inbox."""
 
 
 @operation(Scope.READ)
@@ -103,10 +107,9 @@ async def get_inbox(ctx: RequestContext, request: GetInbox) -> Inbox:
     return await inbox_of(ctx, request.inbox_id)
 
 
-class RenameInbox(Request):
+class RenameInbox(OneInbox):
     """Change the name of an inbox; its address stays."""
 
-    inbox_id: InboxId
     name: Annotated[Name, argument("The new name.", "Support agent")]
 
 
@@ -116,10 +119,9 @@ async def rename_inbox(ctx: RequestContext, request: RenameInbox) -> Inbox:
     return require(inbox, no_inbox(request.inbox_id))
 
 
-class DeleteInbox(Request):
+class DeleteInbox(OneInbox):
     """Delete an inbox permanently. An inbox with mail needs force."""
 
-    inbox_id: InboxId
     force: Annotated[bool, argument("Delete its mail with it.", True)] = False
 
 

@@ -80,9 +80,7 @@ def _expiry_of(ctx: RequestContext, written: str | None) -> datetime | None:
     found = None if written in (None, _NEVER) else _moment(written, ctx.clock())
     if found is not None and found <= ctx.clock():
         problem = "is in the past; give a future time, such as 30d; delete_key revokes a key now"
-        raise InvalidInput(
-            f"expires_at: {problem}", problems=[{"field": "expires_at", "problem": problem}]
-        )
+        raise InvalidInput.of(("expires_at", problem))
     own = ctx.caller.expires_at
     if own is not None and (found is None or found > own):
         raise Forbidden(

@@ -117,10 +117,7 @@ def check_namespace(ctx: RequestContext, namespace: str) -> None:
 def check_expiry(ctx: RequestContext, expires_at: datetime | None) -> None:
     """Refuse an expiry in the past. Raises InvalidInput."""
     if expires_at is not None and expires_at <= ctx.clock():
-        problem = "is in the past; give a future time, or never"
-        raise InvalidInput(
-            f"expires_at: {problem}", problems=[{"field": "expires_at", "problem": problem}]
-        )
+        raise InvalidInput.of(("expires_at", "is in the past; give a future time, or never"))
 
 
 def author_of(ctx: RequestContext) -> Author:
@@ -146,7 +143,7 @@ class MemoryAdd(Request):
 
 @operation(Scope.WRITE)
 async def memory_add(ctx: RequestContext, request: MemoryAdd) -> Memory:
-    memory = await _write(ctx, request, confirms_trust=False, is_new_allowed=True)
+    memory = await _write(ctx, request, is_new_allowed=True)
     if Scope.READ not in ctx.caller.scopes:
         return memory
     similar = await ctx.store.similar_memories(memory, now=ctx.clock())
@@ -182,9 +179,7 @@ class MemoryUpdate(Request):
 async def memory_update(ctx: RequestContext, request: MemoryUpdate) -> Memory:
     if request.trust is not None and not ctx.caller.is_owner:
         raise Forbidden("only the owner can set trust; leave it out")
-    return await _write(
-        ctx, request, confirms_trust=request.trust is not None, is_new_allowed=False
-    )
+    return await _write(ctx, request, confirms_trust=request.trust is not None)
 
 
 class EditMemory(MemoryUpdate):
@@ -195,17 +190,15 @@ class EditMemory(MemoryUpdate):
 
 @operation(Scope.WRITE)
 async def edit_memory(ctx: RequestContext, request: EditMemory) -> Memory:
-    return await _write(
-        ctx, request, confirms_trust=False, is_new_allowed=False, of_version=request.version
-    )
+    return await _write(ctx, request, of_version=request.version)
 
 
 async def _write(
     ctx: RequestContext,
     request: MemoryAdd | MemoryUpdate,
     *,
-    confirms_trust: bool,
-    is_new_allowed: bool,
+    confirms_trust: bool = False,
+    is_new_allowed: bool = False,
     of_version: int | None = None,
 ) -> Memory:
     check_namespace(ctx, request.namespace)

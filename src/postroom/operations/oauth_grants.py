@@ -89,10 +89,6 @@ class GetAccessRequest(Request):
 
 @operation(Scope.ADMIN)
 async def get_access_request(ctx: RequestContext, request: GetAccessRequest) -> AccessRequest:
-    return await _asked(ctx, request)
-
-
-async def _asked(ctx: RequestContext, request: GetAccessRequest) -> AccessRequest:
     """Raises NotFound, InvalidInput if the client or its redirect URI is not known."""
     refuse_if_limited(ctx)
     client = await find_client(ctx, request.client_id)
@@ -141,7 +137,7 @@ class GrantAccess(GetAccessRequest):
 
 @operation(Scope.ADMIN)
 async def grant_access(ctx: RequestContext, request: GrantAccess) -> Grant:
-    asked = await _asked(ctx, request)
+    asked = await get_access_request(ctx, request)
     if asked.error is not None:
         raise InvalidInput(asked.error[1])
     beyond = set(request.scopes) - set(asked.scopes)

@@ -36,6 +36,7 @@ from postroom.operations.accounts import (
     AccountId,
     AccountScope,
     add_account,
+    credentials_of,
     log_in_account,
     refuse_in_use,
     refuse_limited,
@@ -202,11 +203,7 @@ async def _tokens(
 
 async def _log_in(ctx: RequestContext, pending: _Pending, found: Secret) -> Account:
     """Add the account or replace its login, as the operations for that do, with their checks."""
-    tokens: dict[str, Any] = {
-        name: found[name] for name in ("access_token", "refresh_token") if name in found
-    }
-    if "expires_at" in found:
-        tokens["token_expires_at"] = int(found["expires_at"])
+    tokens = credentials_of(found)
     if pending.address is None:
         return await call(ctx, log_in_account, {"account_id": pending.account_id, **tokens})
     about = {name: getattr(pending, name) for name in ("account_id", "provider", "address", "name")}

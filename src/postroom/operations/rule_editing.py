@@ -17,7 +17,8 @@ from postroom.model.view import Only
 from postroom.operations.rules import (
     EXAMPLE,
     LANGUAGE,
-    RuleId,
+    OneRule,
+    RuleYaml,
     check_actions,
     check_values,
     draft_plan_of,
@@ -29,8 +30,6 @@ from postroom.pipeline.apply_rules import definition_of
 from postroom.rules.definition import Definition, recorded_authority
 from postroom.rules.matching import impossible_lines
 from postroom.rules.planning import queries_for
-
-RuleYaml = Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +44,9 @@ class RuleProblem:
 
 @dataclass(frozen=True, slots=True)
 class RuleCheck:
-    """Whether a text is a rule that the caller could save; its problems by line."""
+    """The problems of a text by line; without an error, the caller could save it as a rule."""
 
     problems: tuple[RuleProblem, ...]
-    definition: Definition | None = None
-
-    @property
-    def is_valid(self) -> bool:
-        return not any(problem.severity == "error" for problem in self.problems)
 
 
 class CheckRule(Request):
@@ -81,7 +75,7 @@ async def check_rule(ctx: RequestContext, request: CheckRule) -> RuleCheck:
         check_values(ctx, definition.then)
     except MailError as error:
         problems.append(RuleProblem(0, 1, str(error), "error"))
-    return RuleCheck(tuple(problems), definition)
+    return RuleCheck(tuple(problems))
 
 
 def _problem(detail: dict[str, object]) -> RuleProblem:
@@ -90,14 +84,13 @@ def _problem(detail: dict[str, object]) -> RuleProblem:
     return RuleProblem(int(str(detail["line"])), int(str(detail["column"])), words, "error")
 
 
-class ReplaceRule(Request):
+class ReplaceRule(OneRule):
     """Replace the text of a rule, if nobody else has changed it since you read it.
 
     It stays on or off, unless the new text says otherwise than the old one, and keeps its inboxes,
     unless the new text names others.
     """
 
-    rule_id: RuleId
     rule_yaml: RuleYaml
     sha256: Annotated[
         str,

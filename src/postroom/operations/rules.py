@@ -206,8 +206,14 @@ LANGUAGE = (
     "Actions: apply_label remove_label move mark_read mark_unread flag unflag archive delete "
     "forward reply webhook stop."
 )
-RuleId = Annotated[Id, argument("The rule.", "rul_6c1k8d")]
+RuleYaml = Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
 PlanId = Annotated[Id, argument("The plan.", "pln_5r2x7h")]
+
+
+class OneRule(Request):
+    """A request about one saved rule."""
+
+    rule_id: Annotated[Id, argument("The rule.", "rul_6c1k8d")]
 
 
 class CreateRule(Request):
@@ -216,7 +222,7 @@ class CreateRule(Request):
     dry_run=false saves the rule for new mail instead.
     """
 
-    rule_yaml: Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
+    rule_yaml: RuleYaml
     dry_run: Annotated[bool, argument("Plan only.", False)] = True
 
 
@@ -277,10 +283,9 @@ async def _every_inbox(ctx: RequestContext) -> list[Inbox]:
             return found
 
 
-class RunRulePlan(Request):
+class RunRulePlan(OneRule):
     """Plan a saved rule over stored mail; apply_rule_plan applies it."""
 
-    rule_id: RuleId
     limit: Limit = 50
     offset: Offset = 0
 
@@ -361,10 +366,8 @@ async def list_rules(ctx: RequestContext, request: ListRules) -> Page[Rule]:
     return ctx.cursors.page(request, replace(found, rows=rows))
 
 
-class GetRule(Request):
+class GetRule(OneRule):
     """Show one rule."""
-
-    rule_id: RuleId
 
 
 @operation(Scope.READ)
@@ -392,11 +395,10 @@ def _is_hidden(ctx: RequestContext, action: Action) -> bool:
     return namespace is not None and not ctx.caller.namespaces.sees(namespace)
 
 
-class UpdateRule(Request):
+class UpdateRule(OneRule):
     """Enable or disable a rule, or change its position."""
 
     constraints = (change_of(("enabled", "position"), "give enabled or position, or both"),)
-    rule_id: RuleId
     enabled: Annotated[bool | None, argument("Whether it runs.", False)] = None
     position: Annotated[int | None, argument("Its position; 1 runs first.", 1, ge=1, le=1000)] = (
         None
@@ -427,10 +429,8 @@ async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
     return redact_rule(ctx, changed)
 
 
-class DeleteRule(Request):
+class DeleteRule(OneRule):
     """Delete a rule, and return it. Its changes stay."""
-
-    rule_id: RuleId
 
 
 @operation(Scope.WRITE, destroys=True)

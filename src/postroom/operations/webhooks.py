@@ -145,6 +145,12 @@ async def _is_done_in_time(*tasks: asyncio.Future[Any]) -> bool:
 WebhookId = Annotated[Id, argument("The webhook.", "whk_2f7j4s")]
 
 
+class OneWebhook(Request):
+    """A request about one webhook."""
+
+    webhook_id: WebhookId
+
+
 class CreateWebhook(Request):
     """Send events to a URL. The secret is shown only once."""
 
@@ -209,10 +215,8 @@ async def list_webhooks(ctx: RequestContext, request: ListWebhooks) -> Page[Webh
     return ctx.cursors.page(request, replace(found, rows=rows))
 
 
-class GetWebhook(Request):
+class GetWebhook(OneWebhook):
     """Get one webhook; its secret is not shown."""
-
-    webhook_id: WebhookId
 
 
 @operation(Scope.ADMIN)
@@ -221,7 +225,7 @@ async def get_webhook(ctx: RequestContext, request: GetWebhook) -> Webhook:
     return replace(found, stopped=(await stopped_webhooks(ctx, [found])).get(found.id))
 
 
-class UpdateWebhook(Request):
+class UpdateWebhook(OneWebhook):
     """Change the URL or the types of a webhook, or disable it; events that happen meanwhile are not
     delivered.
     """
@@ -229,7 +233,6 @@ class UpdateWebhook(Request):
     constraints = (
         change_of(("url", "types", "enabled"), "give url, types or enabled: what to change"),
     )
-    webhook_id: WebhookId
     url: Annotated[
         Annotated[str, Accepts({"pattern": WEBHOOK_URL})] | None,
         argument("The new URL.", "https://example.com/hook", min_length=8, max_length=2000),
@@ -250,10 +253,8 @@ async def update_webhook(ctx: RequestContext, request: UpdateWebhook) -> Webhook
     return await ctx.store.update_webhook(request.webhook_id, change, ctx.visible)
 
 
-class PingWebhook(Request):
+class PingWebhook(OneWebhook):
     """Send a signed request of the type webhook.ping to a webhook now, and return the response."""
-
-    webhook_id: WebhookId
 
 
 @operation(Scope.ADMIN, waits=True)
@@ -265,10 +266,8 @@ async def ping_webhook(ctx: RequestContext, request: PingWebhook) -> WebhookPing
     return WebhookPing(request.webhook_id, status, posted.code, posted.detail)
 
 
-class DeleteWebhook(Request):
+class DeleteWebhook(OneWebhook):
     """Delete a webhook: it gets no more events."""
-
-    webhook_id: WebhookId
 
 
 @operation(Scope.ADMIN, destroys=True)
@@ -276,14 +275,12 @@ async def delete_webhook(ctx: RequestContext, request: DeleteWebhook) -> None:
     await ctx.store.remove_webhook(request.webhook_id, ctx.visible)
 
 
-class RenewWebhook(Request):
+class RenewWebhook(OneWebhook):
     """Create a new secret for a webhook; requests are also signed with the old one for a day.
 
     A webhook that stopped because its key lost a right resumes with your key, signed with the new
     secret only.
     """
-
-    webhook_id: WebhookId
 
 
 @operation(Scope.ADMIN)
@@ -320,10 +317,9 @@ async def list_deliveries(ctx: RequestContext, request: ListDeliveries) -> Page[
 DeliveryId = Annotated[Id, argument("The delivery.", "dlv_9w3b7m")]
 
 
-class GetDelivery(Request):
+class GetDelivery(OneWebhook):
     """Get a delivery of a webhook with its body, as it would be sent now."""
 
-    webhook_id: WebhookId
     delivery_id: DeliveryId
 
 
@@ -337,10 +333,9 @@ async def get_delivery(ctx: RequestContext, request: GetDelivery) -> DeliveryBod
     return DeliveryBody(delivery, body)
 
 
-class Redeliver(Request):
+class Redeliver(OneWebhook):
     """Send a delivery to its webhook again."""
 
-    webhook_id: WebhookId
     delivery_id: DeliveryId
 
 

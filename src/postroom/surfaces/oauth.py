@@ -41,8 +41,6 @@ from postroom.model.key import IssuedTokens
 from postroom.operations.oauth_grants import GRANTABLE
 from postroom.surfaces.http import KINDS, RESOURCE_METADATA, server_url
 
-__all__ = ["oauth_mounts"]
-
 SERVER_METADATA = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 _SUFFIXES = ("", "/mcp", "/mcp/")
 _MAX_BYTES, _MAX_FIELDS = 16_384, 50

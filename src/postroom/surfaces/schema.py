@@ -18,7 +18,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from postroom.calls.request import Request
+from postroom.calls.request import Request, argument_fields
 from postroom.model.mail.message import MessageRow
 from postroom.model.memory import MemoryHit
 from postroom.model.page import is_page
@@ -40,12 +40,12 @@ _PLAIN: dict[Any, Schema] = {
 
 def request_schema(model: type[Request]) -> Schema:
     """The arguments of an operation as one flat object."""
-    infos = model.model_fields.items()
+    infos = argument_fields(model)
     schema: Schema = {
         "type": "object",
-        "properties": {info.alias or name: field_schema(info) for name, info in infos},
+        "properties": {name: field_schema(info) for name, info in infos.items()},
     }
-    required = [info.alias or name for name, info in infos if info.is_required()]
+    required = [name for name, info in infos.items() if info.is_required()]
     if required:
         schema["required"] = required
     return {**schema, "additionalProperties": False}

@@ -22,7 +22,7 @@ from postroom.model.mail import message, sending
 from postroom.model.mail.message import ActionResult
 from postroom.model.memory import Memory
 from postroom.model.page import Page, Receipt, is_page
-from postroom.model.view import Everything, Only, View, view_names
+from postroom.model.view import Everything, Only, view_names
 
 ROWS = (message.MessageRow, message.ThreadMessage, message.ThreadRow)
 """Shapes of list rows."""
@@ -129,7 +129,7 @@ def _writer(kind: type) -> Callable[[Any], Any]:
     if issubclass(kind, Page):
         return _page_writer(kind)
     if issubclass(kind, (Everything, Only)):
-        return _view_json
+        return lambda view: to_json(view_names(view))
     if issubclass(kind, Receipt):
         return lambda value: to_json(value.shown)
     if is_dataclass(kind):
@@ -141,11 +141,6 @@ def _writer(kind: type) -> Callable[[Any], Any]:
     if issubclass(kind, (tuple, list, frozenset)):
         return lambda value: [to_json(item) for item in value]
     return str
-
-
-def _view_json(view: View) -> list[str] | None:
-    named = view_names(view)
-    return None if named is None else list(named)
 
 
 def moment(value: datetime) -> str:

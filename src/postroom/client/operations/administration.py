@@ -76,29 +76,15 @@ class AdministrationOperations:
 
     @operation("DELETE", "/v1/accounts/{account_id}")
     def remove_account(self, account_id: str) -> None:
-        """Remove an account with its inbox and its stored mail.
-
-        Nothing changes at the provider.
-
-        Args:
-            account_id: The account.
-        """
+        """Remove an account with its inbox and its stored mail. Nothing changes at the provider."""
 
     @operation("POST", "/v1/accounts/{account_id}/sync")
     def sync_account(self, account_id: str) -> Account:
-        """Sync an account now.
-
-        Args:
-            account_id: The account.
-        """
+        """Sync an account now."""
 
     @operation("POST", "/v1/accounts/{account_id}/check")
     def check_account(self, account_id: str) -> Capabilities:
-        """Log in to an account now and show what it supports.
-
-        Args:
-            account_id: The account.
-        """
+        """Log in to an account now and show what it supports."""
 
     @operation("POST", "/v1/accounts/{account_id}/login")
     def log_in_account(
@@ -110,12 +96,9 @@ class AdministrationOperations:
         refresh_token: str | None = None,
         token_expires_at: int | None = None,
     ) -> Account:
-        """Replace the password or tokens of an account.
-
-        The new login is tested first.
+        """Replace the password or tokens of an account. The new login is tested first.
 
         Args:
-            account_id: The account.
             password: The password, or for fastmail an API token.
             access_token: gmail and outlook: the OAuth access token.
             refresh_token: gmail and outlook: the OAuth refresh token.
@@ -143,9 +126,7 @@ class AdministrationOperations:
         recipients: RecipientPatterns | None = None,
         expires_at: str | None = None,
     ) -> Key:
-        """Create a key.
-
-        It is shown only once.
+        """Create a key. It is shown only once.
 
         Args:
             name: What it is for.
@@ -180,7 +161,6 @@ class AdministrationOperations:
         A key that has expired works again when extended.
 
         Args:
-            key_id: The key.
             name: What it is for.
             expires_at: When it expires: a time, a time from now such as 30d, or never.
             approval: Which of its mail waits for approval: never, risky or always.
@@ -189,11 +169,7 @@ class AdministrationOperations:
 
     @operation("DELETE", "/v1/keys/{key_id}")
     def delete_key(self, key_id: str) -> None:
-        """Revoke a key immediately.
-
-        Args:
-            key_id: The key.
-        """
+        """Revoke a key immediately."""
 
     @pages("GET", "/v1/audit")
     def list_audit(

@@ -50,11 +50,7 @@ class AutomationOperations:
 
     @operation("GET", "/v1/rules/{rule_id}")
     def get_rule(self, rule_id: str) -> Rule:
-        """Show one rule.
-
-        Args:
-            rule_id: The rule.
-        """
+        """Show one rule."""
 
     @operation("PATCH", "/v1/rules/{rule_id}")
     def update_rule(
@@ -67,20 +63,13 @@ class AutomationOperations:
         """Enable or disable a rule, or change its position.
 
         Args:
-            rule_id: The rule.
             enabled: Whether it runs.
             position: Its position; 1 runs first.
         """
 
     @operation("DELETE", "/v1/rules/{rule_id}")
     def delete_rule(self, rule_id: str) -> Rule:
-        """Delete a rule, and return it.
-
-        Its changes stay.
-
-        Args:
-            rule_id: The rule.
-        """
+        """Delete a rule, and return it. Its changes stay."""
 
     @operation("POST", "/v1/rules/{rule_id}/plan")
     def run_rule_plan(
@@ -89,7 +78,6 @@ class AutomationOperations:
         """Plan a saved rule over stored mail; apply_rule_plan applies it.
 
         Args:
-            rule_id: The rule.
             limit: Page size (default 50).
             offset: Rows to skip.
         """
@@ -103,27 +91,15 @@ class AutomationOperations:
         offset: int | None = None,
         cursor: str | None = None,
     ) -> DryRunPlan:
-        """Read further pages of a plan: its messages, newest first, with actions and reasons.
-
-        Args:
-            plan_id: The plan.
-        """
+        """Read further pages of a plan: its messages, newest first, with actions and reasons."""
 
     @operation("POST", "/v1/plans/{plan_id}/apply")
     def apply_rule_plan(self, plan_id: str) -> ActionResult:
-        """Apply a plan exactly as it is; if one of its messages changed since, nothing is done.
-
-        Args:
-            plan_id: The plan.
-        """
+        """Apply a plan exactly as it is; if one of its messages changed since, nothing is done."""
 
     @operation("POST", "/v1/plans/{plan_id}/undo")
     def undo_rule_plan(self, plan_id: str) -> ActionResult:
-        """Undo an applied plan, except what was changed again since.
-
-        Args:
-            plan_id: The plan.
-        """
+        """Undo an applied plan, except what was changed again since."""
 
     @pages("GET", "/v1/events")
     def list_events(
@@ -168,9 +144,7 @@ class AutomationOperations:
     def create_webhook(
         self, url: str, *, types: Sequence[str] | None = None, inboxes: Sequence[str] | None = None
     ) -> Webhook:
-        """Send events to a URL.
-
-        The secret is shown only once.
+        """Send events to a URL. The secret is shown only once.
 
         Args:
             url: The URL to send events to.
@@ -197,7 +171,6 @@ class AutomationOperations:
         are not delivered.
 
         Args:
-            webhook_id: The webhook.
             url: The new URL.
             types: Only these types; an empty list: all.
             enabled: Whether it receives events.
@@ -207,18 +180,11 @@ class AutomationOperations:
     def ping_webhook(self, webhook_id: str) -> WebhookPing:
         """Send a signed request of the type webhook.ping to a webhook now, and return the
         response.
-
-        Args:
-            webhook_id: The webhook.
         """
 
     @operation("DELETE", "/v1/webhooks/{webhook_id}")
     def delete_webhook(self, webhook_id: str) -> None:
-        """Delete a webhook: it gets no more events.
-
-        Args:
-            webhook_id: The webhook.
-        """
+        """Delete a webhook: it gets no more events."""
 
     @operation("POST", "/v1/webhooks/{webhook_id}/renew")
     def renew_webhook(self, webhook_id: str) -> Webhook:
@@ -227,9 +193,6 @@ class AutomationOperations:
 
         A webhook that stopped because its key lost a right resumes with your key, signed with
         the new secret only.
-
-        Args:
-            webhook_id: The webhook.
         """
 
     @pages("GET", "/v1/webhooks/{webhook_id}/deliveries")
@@ -241,17 +204,8 @@ class AutomationOperations:
         offset: int | None = None,
         cursor: str | None = None,
     ) -> Page[WebhookDelivery]:
-        """List the deliveries of a webhook with their responses, newest first.
-
-        Args:
-            webhook_id: The webhook.
-        """
+        """List the deliveries of a webhook with their responses, newest first."""
 
     @operation("POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver")
     def redeliver(self, webhook_id: str, delivery_id: str) -> WebhookDelivery:
-        """Send a delivery to its webhook again.
-
-        Args:
-            webhook_id: The webhook.
-            delivery_id: The delivery.
-        """
+        """Send a delivery to its webhook again."""

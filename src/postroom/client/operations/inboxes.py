@@ -45,9 +45,7 @@ class InboxesOperations:
         address: str | None = None,
         client_id: str | None = None,
     ) -> Inbox:
-        """Create an inbox with its own e-mail address.
-
-        Without arguments the address is random.
+        """Create an inbox with its own e-mail address. Without arguments the address is random.
 
         Args:
             name: The name shown as sender.
@@ -64,39 +62,27 @@ class InboxesOperations:
 
     @operation("GET", "/v1/inboxes/{inbox_id}")
     def get_inbox(self, inbox_id: str) -> Inbox:
-        """Get one inbox.
-
-        Args:
-            inbox_id: The inbox.
-        """
+        """Get one inbox."""
 
     @operation("PATCH", "/v1/inboxes/{inbox_id}")
     def rename_inbox(self, inbox_id: str, name: str) -> Inbox:
         """Change the name of an inbox; its address stays.
 
         Args:
-            inbox_id: The inbox.
             name: The new name.
         """
 
     @operation("DELETE", "/v1/inboxes/{inbox_id}")
     def delete_inbox(self, inbox_id: str, *, force: bool | None = None) -> None:
-        """Delete an inbox permanently.
-
-        An inbox with mail needs force.
+        """Delete an inbox permanently. An inbox with mail needs force.
 
         Args:
-            inbox_id: The inbox.
             force: Delete its mail with it.
         """
 
     @operation("GET", "/v1/inboxes/{inbox_id}/policy")
     def get_policy(self, inbox_id: str) -> InboxPolicy:
-        """Read the policy of an inbox.
-
-        Args:
-            inbox_id: The inbox.
-        """
+        """Read the policy of an inbox."""
 
     @operation("PATCH", "/v1/inboxes/{inbox_id}/policy")
     def set_policy(
@@ -110,7 +96,6 @@ class InboxesOperations:
         """Set the policy of an inbox: approval, recipients and accepted senders.
 
         Args:
-            inbox_id: The inbox.
             approval: Which of its mail waits for approval: never, risky or always.
             recipients: Recipients to trust or to refuse.
             senders: Which senders it accepts.
@@ -153,17 +138,12 @@ class InboxesOperations:
         """Rename a label on all messages you may see; if the new name exists, both are merged.
 
         Args:
-            label: The label.
             name: Its new name.
         """
 
     @operation("DELETE", "/v1/labels/{label}")
     def delete_label(self, label: str) -> None:
-        """Remove a label from all messages you may see; the messages stay.
-
-        Args:
-            label: The label.
-        """
+        """Remove a label from all messages you may see; the messages stay."""
 
     @pages("GET", "/v1/identities")
     def list_identities(
@@ -210,7 +190,6 @@ class InboxesOperations:
         """Change the name or the signature of an identity, or make it its inbox's default.
 
         Args:
-            identity_id: The identity.
             name: The new name.
             signature: The signature in HTML; empty removes it.
             is_default: Make it the default sender.
@@ -218,11 +197,7 @@ class InboxesOperations:
 
     @operation("DELETE", "/v1/identities/{identity_id}")
     def delete_identity(self, identity_id: str) -> None:
-        """Remove an alias from its inbox; mail it has received stays there.
-
-        Args:
-            identity_id: The identity.
-        """
+        """Remove an alias from its inbox; mail it has received stays there."""
 
     @operation("POST", "/v1/inbound", raw=True)
     def receive_message(self, recipient: str, raw: bytes) -> Received:
@@ -247,7 +222,6 @@ class InboxesOperations:
         The provider posts in its own format and needs no key; its signature is verified.
 
         Args:
-            provider: The provider.
             headers: The headers of the request.
             raw: The body of the request, unchanged.
             format: Mailgun posts whole mails to URLs that end in mime.
@@ -291,7 +265,6 @@ class InboxesOperations:
         """Read a thread: its newest messages, oldest first, each with its new text.
 
         Args:
-            thread_id: The thread.
             limit: How many messages (default 50).
             before: Only messages before this one.
             include_text: Add the whole texts, including quotes.
@@ -311,7 +284,6 @@ class InboxesOperations:
         """Move messages from a thread into a new one.
 
         Args:
-            thread_id: The thread.
             message_ids: The messages to move.
         """
 
@@ -336,11 +308,7 @@ class InboxesOperations:
 
     @operation("GET", "/v1/attachments/{attachment_id}")
     def get_attachment(self, attachment_id: str) -> Attachment:
-        """Get the metadata of one attachment.
-
-        Args:
-            attachment_id: The attachment.
-        """
+        """Get the metadata of one attachment."""
 
     @operation("GET", "/v1/attachments/{attachment_id}/content")
     def get_attachment_content(
@@ -355,7 +323,6 @@ class InboxesOperations:
         """Get the content of an attachment as base64 (over 1 MB in parts), or as readable text.
 
         Args:
-            attachment_id: The attachment.
             format: text: of PDF, Office, HTML, CSV, calendar, mail, plain (default base64).
             offset: First byte or character.
             max_bytes: Bytes to read at most.
@@ -364,11 +331,7 @@ class InboxesOperations:
 
     @operation("GET", "/v1/attachments/{attachment_id}/content")
     def download_attachment(self, attachment_id: str) -> Download:
-        """Download the bytes of an attachment.
-
-        Args:
-            attachment_id: The attachment.
-        """
+        """Download the bytes of an attachment."""
 
     @operation("GET", "/v1/attachments/{attachment_id}/link")
     def link_attachment(self, attachment_id: str, *, lasting_s: int | None = None) -> DownloadLink:
@@ -377,6 +340,5 @@ class InboxesOperations:
         Only if mail is stored in a bucket; anyone who has the URL can read the attachment.
 
         Args:
-            attachment_id: The attachment.
             lasting_s: Seconds until it expires (default 300).
         """

@@ -126,9 +126,7 @@ class MemoriesOperations:
         max_chars: int | None = None,
         text_offset: int | None = None,
     ) -> Memory:
-        """Read a memory.
-
-        A long text comes in parts.
+        """Read a memory. A long text comes in parts.
 
         Args:
             key: Its name in the namespace.
@@ -151,9 +149,7 @@ class MemoriesOperations:
         trust: Literal["user"] | UnsetType | None = UNSET,
         namespace: str | UnsetType | None = UNSET,
     ) -> Memory:
-        """Change an existing memory; omitted fields stay.
-
-        The old version is kept.
+        """Change an existing memory; omitted fields stay. The old version is kept.
 
         Args:
             key: Its name in the namespace.

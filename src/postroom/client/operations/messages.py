@@ -132,7 +132,6 @@ class MessagesOperations:
 
         Args:
             to: Recipients.
-            subject: The subject.
             reply_to: Reply-To.
             headers: Headers to add, X-… or List-… only.
             send_at: When to send it.
@@ -191,12 +190,9 @@ class MessagesOperations:
         max_chars: int | None = None,
         text_offset: int | None = None,
     ) -> Message:
-        """Read a message and list its attachments.
-
-        A long text comes in parts.
+        """Read a message and list its attachments. A long text comes in parts.
 
         Args:
-            message_id: The message.
             include_attachments: Add contents as base64, if small.
             include_html: Add the sanitised HTML.
             include_headers: Add all headers in order.
@@ -227,7 +223,6 @@ class MessagesOperations:
         Lists to add and to remove change only what they name.
 
         Args:
-            message_id: The message.
             flags: The new list of flags.
             labels: The new list of labels.
             add_flags: Flags to add.
@@ -241,17 +236,12 @@ class MessagesOperations:
         """Move a message to Trash; permanent=true deletes it.
 
         Args:
-            message_id: The message.
             permanent: Delete it permanently.
         """
 
     @operation("GET", "/v1/messages/{message_id}/raw")
     def download_message(self, message_id: str) -> Download:
-        """Download the source of a message, byte for byte.
-
-        Args:
-            message_id: The message.
-        """
+        """Download the source of a message, byte for byte."""
 
     @operation("GET", "/v1/messages/{message_id}/link")
     def link_message(self, message_id: str, *, lasting_s: int | None = None) -> DownloadLink:
@@ -260,7 +250,6 @@ class MessagesOperations:
         Only if mail is stored in a bucket; anyone who has the URL can read the message.
 
         Args:
-            message_id: The message.
             lasting_s: Seconds until it expires (default 300).
         """
 
@@ -271,8 +260,6 @@ class MessagesOperations:
         """Add a label to messages, created on first use, or remove it.
 
         Args:
-            message_ids: The messages.
-            label: The label.
             remove: Remove it instead.
         """
 
@@ -302,7 +289,6 @@ class MessagesOperations:
             remove_flags: Flags to remove.
             mailbox: Move to this mailbox.
             trash: Move to Trash.
-            message_ids: The messages.
             filter: Or all that match, as in a search.
             plan_id: Apply this plan.
         """
@@ -313,7 +299,6 @@ class MessagesOperations:
         created.
 
         Args:
-            message_id: The message.
             destination: The mailbox.
         """
 
@@ -337,7 +322,6 @@ class MessagesOperations:
         """Reply to a message: recipients, subject and thread are taken from it.
 
         Args:
-            message_id: The message.
             body_text: The text.
             reply_to: Reply-To.
             headers: Headers to add, X-… or List-… only.
@@ -372,7 +356,6 @@ class MessagesOperations:
         """Forward a message with its attachments to someone else.
 
         Args:
-            message_id: The message.
             to: Recipients.
             reply_to: Reply-To.
             headers: Headers to add, X-… or List-… only.
@@ -392,7 +375,4 @@ class MessagesOperations:
         """Unsubscribe from the mailing list that sent a message, by one click or by mail.
 
         A list that offers only a web page is refused, because a person must open it.
-
-        Args:
-            message_id: The message.
         """

@@ -45,7 +45,6 @@ class OutgoingOperations:
             reply_to: Reply-To.
             headers: Headers to add, X-… or List-… only.
             to: Recipients.
-            subject: The subject.
             body_text: The text.
             body_html: The HTML version.
             cc: Copies to.
@@ -75,11 +74,7 @@ class OutgoingOperations:
 
     @operation("GET", "/v1/drafts/{draft_id}")
     def get_draft(self, draft_id: str) -> Draft:
-        """Read a draft.
-
-        Args:
-            draft_id: The draft.
-        """
+        """Read a draft."""
 
     @operation("PATCH", "/v1/drafts/{draft_id}")
     def update_draft(
@@ -102,11 +97,9 @@ class OutgoingOperations:
         """Change a draft; omitted fields stay, and null clears a field.
 
         Args:
-            draft_id: The draft.
             to: Recipients.
             cc: Copies to.
             bcc: Hidden copies to.
-            subject: The subject.
             body_text: The text.
             body_html: The HTML version.
             attachments: All files.
@@ -119,11 +112,7 @@ class OutgoingOperations:
 
     @operation("DELETE", "/v1/drafts/{draft_id}")
     def delete_draft(self, draft_id: str) -> None:
-        """Delete a draft.
-
-        Args:
-            draft_id: The draft.
-        """
+        """Delete a draft."""
 
     @operation("POST", "/v1/drafts/{draft_id}/send")
     def send_draft(self, draft_id: str, *, idempotency_key: str | None = None) -> Sent:
@@ -132,7 +121,6 @@ class OutgoingOperations:
         A repeated request sends it once.
 
         Args:
-            draft_id: The draft.
             idempotency_key: One mail per key.
         """
 
@@ -173,29 +161,21 @@ class OutgoingOperations:
 
     @operation("GET", "/v1/outbox/{message_id}")
     def get_held_mail(self, message_id: str) -> HeldMail:
-        """Read a mail that waits for approval: text, recipients, reasons, sha256.
-
-        Args:
-            message_id: The message.
-        """
+        """Read a mail that waits for approval: text, recipients, reasons, sha256."""
 
     @operation("POST", "/v1/outbox/{message_id}/approve")
     def approve_message(self, message_id: str, sha256: str) -> Sent:
         """Approve a held mail: exactly the mail with this sha256 is sent, once.
 
         Args:
-            message_id: The message.
             sha256: The sha256 of the mail that you have seen.
         """
 
     @operation("POST", "/v1/outbox/{message_id}/reject")
     def reject_message(self, message_id: str, sha256: str, *, note: str | None = None) -> Sent:
-        """Reject a held mail: it is never sent.
-
-        The note is shown to its sender.
+        """Reject a held mail: it is never sent. The note is shown to its sender.
 
         Args:
-            message_id: The message.
             sha256: The sha256 of the mail that you have seen.
             note: The reason, shown to its sender.
         """
@@ -204,9 +184,6 @@ class OutgoingOperations:
     def retry_message(self, message_id: str) -> Sent:
         """Send a message again to recipients who did not get it: failed, bounced, unknown,
         captured or waiting.
-
-        Args:
-            message_id: The message.
         """
 
     @operation("POST", "/v1/outbox/{message_id}/cancel")
@@ -214,7 +191,4 @@ class OutgoingOperations:
         """Stop a message that is queued or scheduled: it becomes a draft again.
 
         If a recipient already has it, it is stopped for the others only.
-
-        Args:
-            message_id: The message.
         """

@@ -24,9 +24,8 @@ from postroom.operations.mail.bulk_changes import (
 )
 from postroom.operations.mail.unsubscribing import Unsubscribe, unsubscribe
 from postroom.operations.rules import (
-    EXAMPLE,
-    LANGUAGE,
     CreateRule,
+    RuleYaml,
     RunRulePlan,
     create_rule,
     run_rule_plan,
@@ -138,7 +137,7 @@ def plan_outcome(plan: DryRunPlan, *, note: str | None = None) -> ChangeOutcome:
 class MakeRule(Request):
     """Save a rule for new mail. change_mail with plan_id applies it to stored mail too."""
 
-    yaml: Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
+    yaml: RuleYaml
     dry_run: Annotated[bool, argument("Only plan it; save nothing.", True)] = False
 
 

@@ -27,12 +27,9 @@ from postroom.model.page import Page, Slice
 from postroom.operations.mail.message_selection import MessageFilter, MessageSelection, find_page
 from postroom.operations.mail.messages import fair_max_length
 
-
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-Ids = Annotated[list[Id], BeforeValidator(_as_list)]
+Ids = Annotated[
+    list[Id], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+]
 """Ids; a single one may be given without a list."""
 
 _MAX_ADDRESSES = 5

@@ -19,6 +19,7 @@ from postroom.calls.request import (
     OptionalId,
     Request,
     argument,
+    one_of,
 )
 from postroom.errors import InvalidInput, MailError, about_mail
 from postroom.mail.text.fold import MAX_WORDS, fold, words_of
@@ -161,14 +162,9 @@ async def _send_draft(ctx: RequestContext, request: SendMail, mail: dict[str, An
 class ReplyMail(AgentMailArguments):
     """Reply to messages. Also accepts attachments, send_at and idempotency_key, like send_mail."""
 
+    constraints = (one_of("text", ("body", "html"), "body: is required", may_be_empty=True),)
     ids: Answered
     all: Annotated[bool, argument("Reply to all its recipients.", True)] = False
-
-    @model_validator(mode="after")
-    def _has_a_body(self) -> Self:
-        if self.body is None and self.html is None:
-            raise ValueError("body: is required")
-        return self
 
 
 @operation(Scope.SEND)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from postroom.blocking import WorkFailed, in_thread
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import MessageId, attachment_of, message_of, operation
+from postroom.calls.operation import OneMessage, attachment_of, message_of, operation
 from postroom.calls.request import (
     Constraint,
     Id,
@@ -45,8 +45,6 @@ from postroom.model.mail.storage import AttachmentQuery
 from postroom.model.page import Page, cut_text
 from postroom.ports.blobs import SupportsLinks
 
-AttachmentId = Annotated[Id, argument("The attachment.", "att_6p1r4z")]
-
 LastingSeconds = Annotated[int, argument("Seconds until it expires.", 300, ge=1, le=3600)]
 
 
@@ -76,10 +74,14 @@ async def list_attachments(ctx: RequestContext, request: ListAttachments) -> Pag
     return ctx.cursors.page(request, await ctx.store.attachments(query))
 
 
-class GetAttachment(Request):
-    """Get the metadata of one attachment."""
+class OneAttachment(Request):
+    """A request about one attachment."""
 
-    attachment_id: AttachmentId
+    attachment_id: Annotated[Id, argument("The attachment.", "att_6p1r4z")]
+
+
+class GetAttachment(OneAttachment):
+    """Get the metadata of one attachment."""
 
 
 @operation(Scope.READ)
@@ -99,14 +101,13 @@ def _only_with(format_: str, name: str, instead: str) -> Constraint:
     )
 
 
-class GetAttachmentContent(Request):
+class GetAttachmentContent(OneAttachment):
     """Get the content of an attachment as base64 (over 1 MB in parts), or as readable text."""
 
     constraints = (
         _only_with("base64", "max_bytes", "max_chars"),
         _only_with("text", "max_chars", "max_bytes, or format=text"),
     )
-    attachment_id: AttachmentId
     format: Annotated[
         Literal["base64", "text"],
         argument("text: of PDF, Office, HTML, CSV, calendar, mail, plain.", "text"),
@@ -232,10 +233,8 @@ def _how_to_get_bytes(attachment: Attachment) -> str:
     )
 
 
-class DownloadAttachment(Request):
+class DownloadAttachment(OneAttachment):
     """Download the bytes of an attachment."""
-
-    attachment_id: AttachmentId
 
 
 @operation(Scope.READ)
@@ -247,13 +246,12 @@ async def download_attachment(ctx: RequestContext, request: DownloadAttachment) 
     )
 
 
-class LinkAttachment(Request):
+class LinkAttachment(OneAttachment):
     """Get a temporary URL of an attachment that needs no key.
 
     Only if mail is stored in a bucket; anyone who has the URL can read the attachment.
     """
 
-    attachment_id: AttachmentId
     lasting_s: LastingSeconds = 300
 
 
@@ -265,10 +263,8 @@ async def link_attachment(ctx: RequestContext, request: LinkAttachment) -> Downl
     return DownloadLink(url, until, *about)
 
 
-class DownloadMessage(Request):
+class DownloadMessage(OneMessage):
     """Download the source of a message, byte for byte."""
-
-    message_id: MessageId
 
 
 @operation(Scope.READ)
@@ -278,13 +274,12 @@ async def download_message(ctx: RequestContext, request: DownloadMessage) -> Dow
     return Download(chunks, message.size_bytes, "message/rfc822", f"{message.id}.eml", message.id)
 
 
-class LinkMessage(Request):
+class LinkMessage(OneMessage):
     """Get a temporary URL of the source of a message that needs no key.
 
     Only if mail is stored in a bucket; anyone who has the URL can read the message.
     """
 
-    message_id: MessageId
     lasting_s: LastingSeconds = 300
 
 

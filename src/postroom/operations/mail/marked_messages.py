@@ -7,8 +7,8 @@ from typing import Annotated
 
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import MessageId, inbox_of, message_of, operation
-from postroom.calls.request import Request, argument
+from postroom.calls.operation import OneMessage, inbox_of, message_of, operation
+from postroom.calls.request import argument
 from postroom.mail.addresses import parse_address
 from postroom.mail.message import ParsedMessage
 from postroom.model.inbox import Inbox
@@ -25,10 +25,8 @@ _MAX_AGENTS = 8
 _MAX_KEYS = 100
 
 
-class GetMarkedMessage(Request):
+class GetMarkedMessage(OneMessage):
     """Get a message for a browser, with everything that an agent does not get marked in place."""
-
-    message_id: MessageId
 
 
 @operation(Scope.READ)
@@ -69,13 +67,12 @@ def _as_written(message: Message, raw: bytes) -> str:
     return written if cleaned(written).strip("\n") == message.text else message.text
 
 
-class CheckReply(Request):
+class CheckReply(OneMessage):
     """Say what the policies would say to a reply, for each agent that may send. Nothing is sent.
 
     The text of the reply is not known, so what depends on it is not judged.
     """
 
-    message_id: MessageId
     to: Annotated[
         str | None,
         argument("To this address instead of its sender.", "bo@example.com", max_length=320),

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import MessageId, operation
+from postroom.calls.operation import OneMessage, operation
 from postroom.calls.request import (
     READERS,
     Accepts,
@@ -35,14 +35,13 @@ _Flags = list[Literal["seen", "flagged", "answered", "draft"]] | None
 _Labels = list[LabelName] | None
 
 
-class UpdateMessage(Request):
+class UpdateMessage(OneMessage):
     """Set the flags or the labels of a message; each list replaces the current one.
 
     Lists to add and to remove change only what they name.
     """
 
     constraints = (change_of(_CHANGES, f"give something to change: {', '.join(_CHANGES)}"),)
-    message_id: MessageId
     flags: Annotated[_Flags, argument("The new list of flags.", ["seen"], max_length=4)] = None
     labels: Annotated[_Labels, argument("The new list of labels.", ["Work"], max_length=50)] = None
     add_flags: Annotated[_Flags, argument("Flags to add.", ["seen"], max_length=4)] = None
@@ -82,10 +81,9 @@ async def apply_label(ctx: RequestContext, request: ApplyLabel) -> ActionResult:
     return await _changed(ctx, list(dict.fromkeys(request.message_ids)), change)
 
 
-class MoveMessage(Request):
+class MoveMessage(OneMessage):
     """Move a message to another mailbox, such as Archive or Trash; a missing mailbox is created."""
 
-    message_id: MessageId
     destination: Annotated[
         MailboxName, argument("The mailbox.", "Archive"), Accepts({"not": {"const": "*"}})
     ]
@@ -102,10 +100,9 @@ async def move_message(ctx: RequestContext, request: MoveMessage) -> ActionResul
     return await _changed(ctx, [request.message_id], Change(move_to=request.destination))
 
 
-class DeleteMessage(Request):
+class DeleteMessage(OneMessage):
     """Move a message to Trash; permanent=true deletes it."""
 
-    message_id: MessageId
     permanent: Annotated[bool, argument("Delete it permanently.", True)] = False
 
 

@@ -14,7 +14,7 @@ from pydantic import model_validator
 from postroom.blocking import in_thread
 from postroom.calls.authentication import unless_revoked
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import MessageId, inbox_of, message_of, operation, thread_of
+from postroom.calls.operation import OneMessage, inbox_of, message_of, operation, thread_of
 from postroom.calls.request import (
     Constraint,
     OptionalId,
@@ -38,7 +38,6 @@ from postroom.model.view import only
 from postroom.operations.mail.message_selection import (
     CRITERIA,
     MessageFilter,
-    MessageSelection,
     SearchText,
     find_page,
     folded,
@@ -46,9 +45,6 @@ from postroom.operations.mail.message_selection import (
 )
 from postroom.operations.memories import memories_about
 from postroom.pipeline.event_watch import WatchedEvent
-
-__all__ = ("MessageFilter", "MessageSelection", "SearchText", "find_page", "folded")
-"""What is defined elsewhere; the rest is below."""
 
 RESULT_CHARS = 80_000
 """The size limit of one message: 20,000 tokens of 4 characters."""
@@ -167,10 +163,9 @@ async def search_messages(ctx: RequestContext, request: SearchMessages) -> Page[
 IncludeMemories = Annotated[bool, argument("Add memories about participants.", True)]
 
 
-class GetMessage(Request):
+class GetMessage(OneMessage):
     """Read a message and list its attachments. A long text comes in parts."""
 
-    message_id: MessageId
     include_attachments: Annotated[bool, argument("Add contents as base64, if small.", True)] = (
         False
     )
@@ -194,10 +189,9 @@ async def get_message(ctx: RequestContext, request: GetMessage) -> Message:
     return await _read(ctx, message, request)
 
 
-class GetMessageHtml(Request):
+class GetMessageHtml(OneMessage):
     """Get the sanitised HTML of a message for a browser, with the pictures that came with it."""
 
-    message_id: MessageId
     remote_images: Annotated[bool, argument("Keep remote pictures (https).", True)] = False
 
 

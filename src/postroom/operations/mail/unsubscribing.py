@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import MessageId, message_of, operation
-from postroom.calls.request import Request
+from postroom.calls.operation import MessageId, OneMessage, message_of, operation
 from postroom.errors import Conflict, InvalidInput, ProviderError, about_mail
 from postroom.mail.unsubscribe import UnsubscribeMail, UnsubscribeOptions, unsubscribe_options
 from postroom.model.key import Scope
@@ -25,13 +24,11 @@ _UNCHECKED = (
 )
 
 
-class Unsubscribe(Request):
+class Unsubscribe(OneMessage):
     """Unsubscribe from the mailing list that sent a message, by one click or by mail.
 
     A list that offers only a web page is refused, because a person must open it.
     """
-
-    message_id: MessageId
 
 
 class UnsubscribeMessage(SendOptions):

@@ -10,11 +10,10 @@ from pydantic import Field
 from postroom.approval import is_as_strict, parse_pattern
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import MessageId, inbox_of, operation, require, require_scope
+from postroom.calls.operation import OneMessage, inbox_of, operation, require, require_scope
 from postroom.calls.request import (
     ADDRESS_OR_DOMAIN,
     Accepts,
-    InboxName,
     OptionalId,
     Request,
     argument,
@@ -39,6 +38,7 @@ from postroom.model.mail.message import Header, Message, hidden_chars
 from postroom.model.mail.sending import EarlierMail, HeldMail, OutboxQuery, Sent
 from postroom.model.page import Slice
 from postroom.model.view import Everything, only
+from postroom.operations.inboxes import OneInbox
 from postroom.operations.outgoing.outbox import recipients_by_role, sent_of
 from postroom.pipeline.ingest import check_size
 from postroom.pipeline.routing import external_recipients, inboxes_for, route_all
@@ -120,10 +120,8 @@ def refuse_looser(
         )
 
 
-class GetHeldMail(Request):
+class GetHeldMail(OneMessage):
     """Read a mail that waits for approval: text, recipients, reasons, sha256."""
-
-    message_id: MessageId
 
 
 @operation(Scope.READ, other_scope=Scope.APPROVE)
@@ -197,10 +195,9 @@ async def _held(ctx: RequestContext, message_id: str) -> Message:
     return message
 
 
-class ApproveMessage(Request):
+class ApproveMessage(OneMessage):
     """Approve a held mail: exactly the mail with this sha256 is sent, once."""
 
-    message_id: MessageId
     sha256: _SHA256
 
 
@@ -216,10 +213,9 @@ async def approve_message(ctx: RequestContext, request: ApproveMessage) -> Sent:
     return sent_of(await _held(ctx, request.message_id))
 
 
-class RejectMessage(Request):
+class RejectMessage(OneMessage):
     """Reject a held mail: it is never sent. The note is shown to its sender."""
 
-    message_id: MessageId
     sha256: _SHA256
     note: Annotated[
         str | None,
@@ -241,10 +237,8 @@ async def reject_message(ctx: RequestContext, request: RejectMessage) -> Sent:
     return sent_of(await _held(ctx, request.message_id))
 
 
-class GetPolicy(Request):
+class GetPolicy(OneInbox):
     """Read the policy of an inbox."""
-
-    inbox_id: Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
 
 
 @operation(Scope.READ)
@@ -277,10 +271,9 @@ class SenderPatterns(Request):
         return SenderLists(allow, _compared(self.block, "senders.block"), self.action)
 
 
-class SetPolicy(Request):
+class SetPolicy(OneInbox):
     """Set the policy of an inbox: approval, recipients and accepted senders."""
 
-    inbox_id: Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
     approval: ApprovalMode = None
     recipients: Recipients = None
     senders: Annotated[

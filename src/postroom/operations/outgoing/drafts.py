@@ -16,7 +16,6 @@ from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Accepts,
     Id,
-    InboxName,
     Limit,
     Moment,
     OptionalInboxName,
@@ -34,6 +33,7 @@ from postroom.model.mail.message import Header, Message
 from postroom.model.mail.sending import Draft, DraftFile, Sent, StoredDraft
 from postroom.model.page import Found, Page
 from postroom.model.view import EVERYTHING
+from postroom.operations.inboxes import OneInbox
 from postroom.operations.outgoing.outbox import sent_of
 from postroom.operations.outgoing.sending import (
     NOT_BOTH,
@@ -61,7 +61,6 @@ from postroom.sending.submission import IdempotencyKey, check_mail, send_draft_o
 _NO_RECIPIENT = "to: give at least one recipient, or in_reply_to or thread_id for a reply"
 _NO_SUBJECT = "subject: is required, unless in_reply_to or thread_id makes the draft a reply"
 
-DraftId = Annotated[Id, argument("The draft.", "drf_5t2k8n")]
 SendAt = Annotated[Moment, argument("Time at which send_draft delivers it.", "2027-01-31T09:00Z")]
 
 
@@ -97,13 +96,16 @@ async def create_draft(ctx: RequestContext, request: CreateDraft) -> Draft:
 
 async def _save(ctx: RequestContext, unsaved: StoredDraft) -> Draft:
     """Check a draft as if it were sent now, and store it."""
-    now = ctx.clock().replace(microsecond=0)
     arguments = await _with_parent(ctx, unsaved.arguments)
     inbox = await check_mail(ctx, await _mail_of(ctx, arguments))
+    return await _store(ctx, replace(unsaved, inbox_id=inbox.id, arguments=arguments))
+
+
+async def _store(ctx: RequestContext, unsaved: StoredDraft) -> Draft:
+    """Store a draft; the caller is one of its authors now."""
     authors = tuple(dict.fromkeys((*unsaved.authors, *ctx.caller.authors)))
-    draft = replace(
-        unsaved, inbox_id=inbox.id, arguments=arguments, updated_at=now, authors=authors
-    )
+    now = ctx.clock().replace(microsecond=0)
+    draft = replace(unsaved, updated_at=now, authors=authors)
     await ctx.store.save_draft(draft)
     return public_draft(draft)
 
@@ -191,10 +193,14 @@ async def list_drafts(ctx: RequestContext, request: ListDrafts) -> Page[Draft]:
     return ctx.cursors.page(request, shown)
 
 
-class GetDraft(Request):
-    """Read a draft."""
+class OneDraft(Request):
+    """A request about one draft."""
 
-    draft_id: DraftId
+    draft_id: Annotated[Id, argument("The draft.", "drf_5t2k8n")]
+
+
+class GetDraft(OneDraft):
+    """Read a draft."""
 
 
 @operation(Scope.READ)
@@ -218,11 +224,10 @@ async def unsent_draft(ctx: RequestContext, draft_id: str) -> StoredDraft:
     return draft
 
 
-class UpdateDraft(Request):
+class UpdateDraft(OneDraft):
     """Change a draft; omitted fields stay, and null clears a field."""
 
     constraints = (NOT_BOTH,)
-    draft_id: DraftId
     to: Annotated[Addresses | None, argument("Recipients.", ["ana@example.com"])] = None
     cc: Annotated[Addresses | None, argument("Copies to.", ["bo@example.com"])] = None
     bcc: Annotated[Addresses | None, argument("Hidden copies to.", ["cy@example.com"])] = None
@@ -283,10 +288,8 @@ async def _refuse_missing_parent(ctx: RequestContext, draft: StoredDraft) -> Non
         )
 
 
-class DeleteDraft(Request):
+class DeleteDraft(OneDraft):
     """Delete a draft."""
-
-    draft_id: DraftId
 
 
 @operation(Scope.WRITE, destroys=True)
@@ -296,10 +299,9 @@ async def delete_draft(ctx: RequestContext, request: DeleteDraft) -> None:
         raise NotFound(no_such("draft", draft.id))
 
 
-class SendDraft(Request):
+class SendDraft(OneDraft):
     """Send a draft, at its send_at if that is in the future. A repeated request sends it once."""
 
-    draft_id: DraftId
     idempotency_key: IdempotencyKey = None
 
 
@@ -328,7 +330,7 @@ _NEW_ID = re.compile(r"drf_[0-9a-z]{6,60}")
 _Recipients = Annotated[list[Annotated[str, Field(max_length=20_000)]], Field(max_length=500)]
 
 
-class SaveDraft(Request):
+class SaveDraft(OneDraft):
     """Store an unfinished mail; it is checked when it is sent.
 
     What is given replaces what is stored. A draft with a new id is created. Files are added to
@@ -337,7 +339,6 @@ class SaveDraft(Request):
     """
 
     constraints = (NOT_BOTH,)
-    draft_id: DraftId
     sender: Annotated[
         str | None,
         argument("The address to send from.", "me@postroom.localhost", alias="from"),
@@ -373,16 +374,8 @@ async def save_draft(ctx: RequestContext, request: SaveDraft) -> Draft:
         sender=request.sender, inbox_id=None if request.sender else inbox_id, to=[], subject=""
     )
     inbox = await sending_inbox(ctx, mail)
-    changed = replace(
-        draft,
-        inbox_id=inbox.id,
-        arguments=arguments,
-        send_at=request.send_at,
-        updated_at=ctx.clock().replace(microsecond=0),
-        authors=tuple(dict.fromkeys((*draft.authors, *ctx.caller.authors))),
-    )
-    await ctx.store.save_draft(changed)
-    return public_draft(changed)
+    changed = replace(draft, inbox_id=inbox.id, arguments=arguments, send_at=request.send_at)
+    return await _store(ctx, changed)
 
 
 async def _draft_or_new(ctx: RequestContext, draft_id: str) -> StoredDraft:
@@ -427,13 +420,12 @@ def _arguments(
     return {"to": [], "subject": "", **kept}
 
 
-class FindContacts(Request):
+class FindContacts(OneInbox):
     """Find people whom an inbox knows by the beginning of their address.
 
     Known are those whom it wrote to, and those who wrote several times.
     """
 
-    inbox_id: Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
     q: Annotated[str, argument("The beginning of the address.", "ana", max_length=254)]
     limit: Limit = 8
 

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Annotated, Literal
 
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import MessageId, message_of, operation, require, require_scope
+from postroom.calls.operation import OneMessage, message_of, operation, require, require_scope
 from postroom.calls.request import READERS, Paged, Request, argument, refuse_other_kind
 from postroom.errors import Forbidden
 from postroom.mail.addresses import canonical_address
@@ -52,11 +52,9 @@ async def list_outbox(ctx: RequestContext, request: ListOutbox) -> OutboxPage[Ou
     return OutboxPage(**values, is_paused=state.is_paused)
 
 
-class RetryMessage(Request):
+class RetryMessage(OneMessage):
     """Send a message again to recipients who did not get it: failed, bounced, unknown, captured
     or waiting."""
-
-    message_id: MessageId
 
 
 @operation(Scope.SEND)
@@ -78,13 +76,11 @@ async def retry_message(ctx: RequestContext, request: RetryMessage) -> Sent:
     return replace(sent, warnings=(PAUSED,)) if state.is_paused else sent
 
 
-class CancelMessage(Request):
+class CancelMessage(OneMessage):
     """Stop a message that is queued or scheduled: it becomes a draft again.
 
     If a recipient already has it, it is stopped for the others only.
     """
-
-    message_id: MessageId
 
 
 @operation(Scope.SEND)

@@ -9,14 +9,13 @@ from pydantic import Field
 from postroom.blocking import in_thread
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import MessageId, message_of, operation
+from postroom.calls.operation import MessageId, OneMessage, message_of, operation
 from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Accepts,
     Constraint,
     OptionalId,
     OptionalInboxName,
-    Request,
     argument,
     not_both,
     one_of,
@@ -193,10 +192,9 @@ async def _reply(ctx: RequestContext, request: ReplyToMessage) -> OutgoingMail:
     return outgoing_mail
 
 
-class PreviewReply(Request):
+class PreviewReply(OneMessage):
     """See who would get a reply to a message, without sending one."""
 
-    message_id: MessageId
     reply_all: Annotated[bool, argument("Reply to all its recipients.", True)] = False
 
 
@@ -208,10 +206,8 @@ async def preview_reply(ctx: RequestContext, request: PreviewReply) -> ReplyPrev
     return ReplyPreview(to, cc, reply_subject(parent.subject), parent.inbox_id, quoted_text(parent))
 
 
-class PreviewForward(Request):
+class PreviewForward(OneMessage):
     """See what a forward of a message would say, without sending one."""
-
-    message_id: MessageId
 
 
 @operation(Scope.READ)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from postroom.calls.request import Request
+from postroom.calls.request import Request, argument_fields
 from postroom.errors import InvalidInput
 from postroom.model.limits import Limits
 from postroom.surfaces.cli.command_table import OperationCommand, operation_at
@@ -195,13 +195,8 @@ def _default_text(default: Any) -> str:
 def fields_of(model: type[Request], plain: tuple[str, ...]) -> list[Field]:
     """The fields of a request; positional ones in the order of *plain*."""
     fields = [
-        Field(
-            name := info.alias or attribute,
-            field_schema(info),
-            info.annotation is bytes,
-            name in plain,
-        )
-        for attribute, info in model.model_fields.items()
+        Field(name, field_schema(info), info.annotation is bytes, name in plain)
+        for name, info in argument_fields(model).items()
     ]
     order = {name: place for place, name in enumerate(plain)}
     return sorted(fields, key=lambda field: order.get(field.name, len(order)))
@@ -373,12 +368,8 @@ def stored(session: Session | None, name: str, begun: str) -> list[CompletionIte
     return [
         CompletionItem(value, help=words)
         for value, words in values.items()
-        if value.startswith(begun) or _without_kind(value).startswith(begun)
+        if value.startswith(begun) or value.partition("_")[2].startswith(begun)
     ]
-
-
-def _without_kind(value: str) -> str:
-    return value.partition("_")[2]
 
 
 def _explained(row: Row, about: tuple[str, ...]) -> str:

@@ -120,12 +120,9 @@ class Program(Commands):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in TOP_LEVEL_HELP:
             return None
-        row = _ROWS.get(name)
-        return (
-            _load(row, name)
-            if row
-            else CommandGroup(name, help=TOP_LEVEL_HELP[name], params=everywhere())
-        )
+        if row := _ROWS.get(name):
+            return _load(row, name)
+        return CommandGroup(name, help=TOP_LEVEL_HELP[name], params=everywhere())
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -237,14 +234,11 @@ def _explain_usage(error: click.ClickException, session: Session) -> int:
 def _no_such_option(name: str, ctx: click.Context | None) -> str:
     """The problem with an option: its position, or its spelling."""
     if ctx is not None and any(name in param.opts for param in program.params):
-        return f"{name} goes before the command: `postroom {name} … {_words_of(ctx)}`"
+        command = ctx.command_path.partition(" ")[2]
+        return f"{name} goes before the command: `postroom {name} … {command}`"
     known = [opt for p in ctx.command.params for opt in p.opts] if ctx is not None else []
     close = [option for option in suggestions(name, known) if option.startswith("--")]
     return f"no such option {name}" + (f"; did you mean {' or '.join(close)}?" if close else "")
-
-
-def _words_of(ctx: click.Context) -> str:
-    return ctx.command_path.partition(" ")[2]
 
 
 def _asks_for_json(arguments: Sequence[str]) -> bool:

@@ -170,14 +170,10 @@ def columns_of(spec: str) -> dict[str, Column]:
     found = {}
     for word in spec.split():
         name, _, width = word.rstrip("?").partition(":")
+        title = _TITLES.get(name, re.sub(r"_(id|at)$", "", name).replace("_", " "))
         most = int(width) if width.isdigit() else None
-        found[name] = Column(title_of(name), most, width == "*", word.endswith("?"))
+        found[name] = Column(title, most, width == "*", word.endswith("?"))
     return found
-
-
-def title_of(name: str) -> str:
-    """The title of a column in a table for people."""
-    return _TITLES.get(name, re.sub(r"_(id|at)$", "", name).replace("_", " "))
 
 
 _TITLES = {

@@ -56,12 +56,12 @@ def _show_fields(text: Text, kind: Any, body: Body) -> None:
     """One object: a line for each field that is not empty."""
     scopes = {name: scope_words(kind, body, name) for name in body}
     fields = {name: scopes[name] or value for name, value in body.items() if name != "untrusted"}
-    width = max(map(len, fields), default=0) + 2
+    width, is_terminal = max(map(len, fields), default=0) + 2, text.screen.is_terminal
     for name, value in fields.items():
         if value in (None, "", []):
             continue
         title = name.replace("_", " ")
-        if isinstance(value, str) and "\n" in value.strip() and _keeps_lines(text, name):
+        if isinstance(value, str) and "\n" in value.strip() and (is_terminal or name == "yaml"):
             text.add(
                 f"{title}:", *(f"  {line}" for line in without_controls(value).rstrip().split("\n"))
             )
@@ -74,10 +74,6 @@ def _show_policy(text: Text, kind: Any, policy: Body) -> None:
     names = ("allow", "deny", "block")
     shown = {n: cell(it) if any(map(it.get, names)) else "all" for n, it in lists.items()}
     _show_fields(text, kind, {**policy, **shown})
-
-
-def _keeps_lines(text: Text, name: str) -> bool:
-    return text.screen.is_terminal or name == "yaml"
 
 
 def _cell_text(text: Text, value: Any) -> str:

@@ -30,7 +30,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from msgspec.json import encode
 from pydantic import ValidationError
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -182,7 +182,8 @@ class McpEndpoint:
             return
         ends = Ends()
         try:
-            chunks, sender = ends.of(_chunks(receive)), keyed_client(caller.key_id)
+            chunks = ends.of(aiter(Request(scope, receive).stream()))
+            sender = keyed_client(caller.key_id)
             stated = headers.get("content-length", "")
             async with self._request_bodies.body(chunks, sender, self._most_bytes, stated) as body:
                 waits = self._is_waiting(body)
@@ -222,17 +223,6 @@ def _manager(
     return StreamableHTTPSessionManager(
         server, json_response=json_response, stateless=True, max_request_body_size=most_bytes
     )
-
-
-async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
-    """The body in chunks. Raises ClientDisconnect."""
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        yield message.get("body", b"")
-        more = message.get("more_body", False)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

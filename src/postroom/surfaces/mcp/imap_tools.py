@@ -47,7 +47,9 @@ def shape_result(summarise: Summarise, follow: Follow, body: Body) -> Body:
     if step is not None:
         data["next_action"] = step
     mark = {"untrusted": True} if "untrusted" in body else {}
-    return {**mark, "summary": summarise(data) + _why(data), "data": data}
+    issues = data.get("issues")
+    why = f" ({issues[0]['message']})" if issues else ""
+    return {**mark, "summary": summarise(data) + why, "data": data}
 
 
 def explain_error(error: MailError) -> Body:
@@ -80,12 +82,6 @@ def shape_schema(schema: Body) -> Body:
 
 def _step(instruction: str, tool: str, **arguments: Any) -> Body:
     return {"instruction": instruction, "tool": tool, "arguments": arguments}
-
-
-def _why(data: Body) -> str:
-    """The first problem, in parentheses."""
-    issues = data.get("issues") or []
-    return f" ({issues[0]['message']})" if issues else ""
 
 
 def _count(number: int, word: str) -> str:

@@ -104,13 +104,16 @@ class Tool:
     @property
     def entry(self) -> dict[str, Any]:
         """The tool as `tools/list` shows it."""
+        hints = self.annotations
+        if self.is_brief:
+            hints = {name: on for name, on in hints.items() if on != _DEFAULT_HINTS.get(name)}
         return {
             "name": self.name,
             "title": self.title,
             "description": self.description or self.operation.description,
             "inputSchema": input_schema(self),
             **({} if self.is_brief else {"outputSchema": output_schema(self)}),
-            "annotations": _hints(self),
+            "annotations": hints,
         }
 
     @property
@@ -142,6 +145,7 @@ class Tool:
         return {**renamed, **self.pin}
 
 
+_DEFAULT_HINTS = {"destructiveHint": True, "openWorldHint": True}
 _BOUNDS = ("minLength", "maxLength", "minItems", "maxItems", "pattern")
 """Checked in every call, but a model learns nothing from them."""
 
@@ -149,16 +153,6 @@ _BOUNDS = ("minLength", "maxLength", "minItems", "maxItems", "pattern")
 def describe(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     """The tools as `tools/list` shows them, in the order of the tables."""
     return [tool.entry for tool in tools]
-
-
-_DEFAULT_HINTS = {"destructiveHint": True, "openWorldHint": True}
-
-
-def _hints(tool: Tool) -> dict[str, bool]:
-    hints = tool.annotations
-    if not tool.is_brief:
-        return hints
-    return {name: value for name, value in hints.items() if value != _DEFAULT_HINTS.get(name)}
 
 
 def input_schema(tool: Tool) -> Schema:

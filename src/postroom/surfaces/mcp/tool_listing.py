@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from postroom.errors import InvalidInput
 from postroom.model.key import Caller
 from postroom.model.values import dataclass
 from postroom.model.view import NOTHING
+
+if TYPE_CHECKING:
+    from postroom.surfaces.mcp.tool import Tool
 
 DEFAULT = ("inbox", "mail", "memory")
 ON_DEMAND = ("imap",)
@@ -27,20 +30,7 @@ BY_NAME = ("agent",)
 FILE = Path(__file__).with_name("listing.json")
 
 
-class Listable(Protocol):
-    """What decides whether a tool is listed."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def is_read_only(self) -> bool: ...
-    @property
-    def feature(self) -> str | None: ...
-    @property
-    def needs(self) -> frozenset[str]: ...
-
-
-T = TypeVar("T", bound=Listable)
+T = TypeVar("T", bound="Tool | ListedTool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +100,7 @@ def rights_of(caller: Caller) -> frozenset[str]:
     return frozenset((*map(str, caller.scopes), *memories))
 
 
-def is_of_use(tool: Listable, rights: frozenset[str]) -> bool:
+def is_of_use(tool: Tool | ListedTool, rights: frozenset[str]) -> bool:
     """Whether a caller with these rights has what the tool needs."""
     return all(not rights.isdisjoint(need.split(OR)) for need in tool.needs)
 

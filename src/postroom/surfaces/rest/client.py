@@ -51,7 +51,7 @@ class Client:
             MailError: as the operation does, or the server cannot be reached.
         """
         parse_request(operation.request, arguments)  # reports the same problems in the same words
-        route = _route_of(operation)
+        route = next(route for route in ROUTES if route.operation is operation)
         call = _call_of(route, arguments)
         try:
             if operation.result is EventStream:
@@ -126,10 +126,6 @@ def _operation_of(found: re.Match[str]) -> str:
         if route.method == found[1] and not route.when and re.fullmatch(shape, found[2]):
             return route.operation.name
     return found[0]
-
-
-def _route_of(operation: Operation[Any, Any]) -> Route:
-    return next(route for route in ROUTES if route.operation is operation)
 
 
 def _download(answer: AsyncLines) -> Download:

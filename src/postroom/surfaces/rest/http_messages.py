@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Any
@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.admission.spool import BodyLimits, RequestBodies
-from postroom.calls.request import Repeatable
+from postroom.calls.request import Repeatable, argument_fields
 from postroom.calls.request import Request as Arguments
 from postroom.errors import (
     Conflict,
@@ -32,7 +32,7 @@ from postroom.errors import (
 from postroom.mail.text.display import sanitised
 from postroom.model.event import EventStream
 from postroom.model.limits import TOO_DEEP, is_shallow
-from postroom.model.mail.message import Download, FailedAction
+from postroom.model.mail.message import Download
 from postroom.surfaces.http import (
     KINDS,
     download_response,
@@ -182,7 +182,7 @@ def _values(route: Route, query: dict[str, list[str]]) -> dict[str, Any]:
     several = {name for name, values in query.items() if len(values) > 1}
     twice = [name for name in query if name in several - lists - repeatable]
     if twice:
-        raise _wrong((name, "is given more than once") for name in twice)
+        raise InvalidInput.of(*((name, "is given more than once") for name in twice))
     return {n: values if n in lists | several else values[0] for n, values in query.items()}
 
 
@@ -196,23 +196,17 @@ def _add(
         if route.locations.get(name, location) != location
     ]
     if misplaced:
-        raise _wrong(misplaced)
+        raise InvalidInput.of(*misplaced)
     arguments.update(given)
-
-
-def _wrong(problems: Iterable[tuple[str, str]]) -> InvalidInput:
-    listed = [{"field": field, "problem": problem} for field, problem in problems]
-    text = "; ".join(f"{item['field']}: {item['problem']}" for item in listed)
-    return InvalidInput(text, problems=listed)
 
 
 @cache
 def _repeated_arguments(model: type[Arguments]) -> tuple[frozenset[str], frozenset[str]]:
     """The arguments that are lists, and others that may be given more than once."""
-    infos = {info.alias or name: info for name, info in model.model_fields.items()}
-    marks = {name: any(isinstance(m, Repeatable) for m in i.metadata) for name, i in infos.items()}
-    lists = frozenset(name for name, info in infos.items() if is_list(info.annotation))
-    return lists, frozenset(name for name, is_marked in marks.items() if is_marked)
+    infos = argument_fields(model).items()
+    lists = frozenset(name for name, info in infos if is_list(info.annotation))
+    marked = (n for n, info in infos if any(isinstance(m, Repeatable) for m in info.metadata))
+    return lists, frozenset(marked)
 
 
 NO_RETRY_STATUS = {"mailgun": 406, "postmark": 403, "resend": 200}
@@ -312,11 +306,6 @@ async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
     if route.status == 204:
         return Response(status_code=204)
     if route.single and result.status == "failed":
-        raise as_error(result.failed[0])
+        raise error_for(result.failed[0].code, result.failed[0].message)
     status = route.statuses.get(getattr(result, "status", ""), route.status)
     return Response(encode_body(response_body(route.operation, result)), status, media_type=JSON)
-
-
-def as_error(failure: FailedAction) -> MailError:
-    """The error of a failed item in a result."""
-    return error_for(failure.code, failure.message)

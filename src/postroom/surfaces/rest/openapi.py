@@ -79,7 +79,7 @@ def _reference(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def responses(rows: Sequence[Route], shapes: Shapes, routes: Sequence[Route]) -> Schema:
+def responses(rows: Sequence[Route], shapes: Shapes) -> Schema:
     """Each status that one or several rows at the same path and method can answer with."""
     content: Schema = {}
     for row in rows:
@@ -90,7 +90,7 @@ def responses(rows: Sequence[Route], shapes: Shapes, routes: Sequence[Route]) ->
             "description": HTTPStatus(status).phrase,
             "headers": REQUEST_ID,
             **({"content": content} if content else {}),
-            **_links(plain, routes),
+            **_links(plain),
         }
         for status in sorted({*plain.statuses.values()} or {plain.status})
     }
@@ -191,7 +191,7 @@ def problem_schema() -> Schema:
 _IDENTIFIERS = ("inbox_id", "message_id", "thread_id", "attachment_id", "key_id", "plan_id")
 
 
-def _links(route: Route, routes: Sequence[Route]) -> Schema:
+def _links(route: Route) -> Schema:
     """Links for the ids in a response: every endpoint whose path takes one of them."""
     ids = _ids_of(route.operation.result)
     links = {
@@ -199,7 +199,7 @@ def _links(route: Route, routes: Sequence[Route]) -> Schema:
             "operationId": other.operation.name,
             "parameters": {name: f"$response.body#/{ids[name]}"},
         }
-        for other in routes
+        for other in ROUTES
         if other.when is None
         for name in other.path_arguments
         if name in ids
@@ -262,13 +262,13 @@ _PAGES = {
 }
 
 
-def document(domains: Sequence[str], routes: Sequence[Route] = ROUTES) -> Schema:
+def document(domains: Sequence[str]) -> Schema:
     """All of it; an inbox can be made at any of the *domains*."""
     shapes = Shapes()
     paths: Schema = {}
-    for rows in _endpoints(routes):
+    for rows in _endpoints():
         path = paths.setdefault(rows[0].path, {})
-        path[rows[0].method.lower()] = _operation(rows, shapes, routes)
+        path[rows[0].method.lower()] = _operation(rows, shapes)
     whole = {
         "openapi": "3.1.0",
         "info": {
@@ -292,10 +292,10 @@ def document(domains: Sequence[str], routes: Sequence[Route] = ROUTES) -> Schema
     return filled
 
 
-def _endpoints(routes: Sequence[Route]) -> list[list[Route]]:
+def _endpoints() -> list[list[Route]]:
     """The rows of each path and method, the plain one last."""
     table: dict[tuple[str, str], list[Route]] = {}
-    for route in routes:
+    for route in ROUTES:
         table.setdefault((route.path, route.method), []).append(route)
     return [sorted(rows, key=lambda row: row.when is None) for rows in table.values()]
 
@@ -305,7 +305,7 @@ _RECEIPT = (
 )
 
 
-def _operation(rows: Sequence[Route], shapes: Shapes, routes: Sequence[Route]) -> Schema:
+def _operation(rows: Sequence[Route], shapes: Shapes) -> Schema:
     plain = rows[-1]
     scope = str(plain.operation.scope)
     first, _, more = plain.operation.description.partition(". ")
@@ -321,7 +321,7 @@ def _operation(rows: Sequence[Route], shapes: Shapes, routes: Sequence[Route]) -
         "security": [] if plain.posted else [{"bearer": [scope]}, {"api_key": [scope]}],
         **({"parameters": taken} if taken else {}),
         **request_body(plain),
-        "responses": responses(rows, shapes, routes),
+        "responses": responses(rows, shapes),
     }
 
 

@@ -9,21 +9,16 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from postroom.calls.request import Accepts, Constraint, Request
+from postroom.calls.request import Accepts, Constraint, Request, argument_fields
 from postroom.surfaces.rest.routes import Route
 from postroom.surfaces.schema import Schema, field_schema
 
 NO_NUL = r"^[^\x00]*$"
 
 
-def arguments(model: type[Request]) -> dict[str, FieldInfo]:
-    """The fields of a request under the names that callers use."""
-    return {info.alias or name: info for name, info in model.model_fields.items()}
-
-
 def object_schema(model: type[Request], names: Iterable[str]) -> Schema:
     """Some arguments of an operation as a JSON object."""
-    infos = {name: arguments(model)[name] for name in names}
+    infos = {name: argument_fields(model)[name] for name in names}
     required = [name for name, info in infos.items() if info.is_required()]
     held = [t.schema for t in model.constraints if set(t.arguments) <= infos.keys()]
     return {
@@ -55,7 +50,7 @@ def _with_constraints(schema: Schema, annotation: Any, metadata: Sequence[Any]) 
         return {**schema, "items": items}
     if isinstance(kind, type) and issubclass(kind, Request):
         return {
-            **object_schema(kind, arguments(kind)),
+            **object_schema(kind, argument_fields(kind)),
             **{name: schema[name] for name in _OF_FIELD if name in schema},
             "title": kind.model_config.get("title", kind.__name__),
         }
@@ -104,7 +99,7 @@ def parameters(rows: Sequence[Route]) -> list[Schema]:
     Those that rules hold together are one object, written out in the query as its members are:
     OpenAPI knows no other way to say such a rule.
     """
-    infos = arguments(rows[-1].operation.request)
+    infos = argument_fields(rows[-1].operation.request)
     path = [_parameter("path", name, argument_schema(infos[name])) for name in rows[-1].at("path")]
     fields, required, groups = _query(rows)
     grouped = {name for group in groups for name in group.arguments}
@@ -124,7 +119,7 @@ def _query(rows: Sequence[Route]) -> tuple[dict[str, Schema], set[str], list[Gro
     constraints: list[Constraint] = []
     for row in rows:
         model = row.operation.request
-        infos = {name: arguments(model)[name] for name in row.at("query")}
+        infos = {name: argument_fields(model)[name] for name in row.at("query")}
         fields |= {name: argument_schema(info) for name, info in infos.items()}
         required |= {name for name, info in infos.items() if info.is_required()}
         constraints += [t for t in model.constraints if set(t.arguments) <= infos.keys()]
@@ -167,7 +162,7 @@ def _group_parameter(group: Group, fields: dict[str, Schema], required: set[str]
 
 
 def _headers(route: Route) -> list[Schema]:
-    infos = arguments(route.operation.request)
+    infos = argument_fields(route.operation.request)
     return [
         _parameter("header", header, {**argument_schema(infos[name]), "pattern": _HEADER_TEXT})
         for header, name in route.headers.items()
@@ -183,7 +178,7 @@ def _parameter(location: str, name: str, schema: Schema, *, required: bool = Fal
 
 def request_body(route: Route) -> dict[str, Any]:
     """The body of one row, as the member of an operation; none if it takes none."""
-    infos = arguments(route.operation.request)
+    infos = argument_fields(route.operation.request)
     if route.raw:
         schema: Schema = {"type": "string", "format": "binary", "minLength": 1}
         if route.posted:

@@ -82,8 +82,8 @@ def state_of(account: Account) -> Values:
 
 async def accounts(request: PageRequest) -> Values:
     """Every account that the person may see."""
-    page = await request.call(list_accounts, limit=_ROWS)
-    return {"rows": [(account, state_of(account)) for account in page.results], "page": page}
+    found = (await request.call(list_accounts, limit=_ROWS)).results
+    return {"rows": [(account, state_of(account)) for account in found]}
 
 
 async def new_account(request: PageRequest) -> Values:
@@ -95,7 +95,6 @@ async def new_account(request: PageRequest) -> Values:
         "provider": chosen if chosen in PROVIDERS else "",
         "scopes": SCOPES,
         "given": given,
-        "redirect": _redirect_to(request),
     }
 
 
@@ -164,13 +163,6 @@ async def one_account(request: PageRequest) -> Values:
     }
 
 
-async def sync(request: PageRequest) -> Redirect:
-    """Sync an account now."""
-    account_id = request.path["account_id"]
-    await request.call(sync_account, account_id=account_id)
-    return Redirect(f"/accounts/{account_id}", "asked to sync")
-
-
 async def check(request: PageRequest) -> FormResult:
     """Test the stored login, and show what the account supports."""
     try:
@@ -226,15 +218,10 @@ async def oauth_redirect(request: PageRequest) -> Values:
     }
 
 
-async def sign_in_failed(_request: PageRequest) -> Values:
-    """A sign-in that has to be started again."""
-    return {}
-
-
 ACCOUNTS = Page("/accounts", "accounts/list.html", accounts)
 NEW = Page("/accounts/new", "accounts/new.html", new_account, scope=Scope.ADMIN)
 BACK = Page(_BACK, "accounts/back.html", oauth_redirect, is_public=True)
-FAILED = Page("/accounts/sign-in", "accounts/sign_in_failed.html", sign_in_failed)
+FAILED = Page("/accounts/sign-in", "accounts/sign_in_failed.html")
 ACCOUNT = Page("/accounts/{account_id}", "accounts/account.html", one_account)
 REMOVE = Page(
     "/accounts/{account_id}/remove", "accounts/remove.html", one_account, scope=Scope.ADMIN
@@ -246,7 +233,7 @@ SECTION = Section(
     forms=(
         Form("/accounts/new", add, NEW),
         Form("/accounts/sign-in", sign_in, FAILED),
-        Form("/accounts/{account_id}/sync", sync, ACCOUNT),
+        Form("/accounts/{account_id}/sync", sync_account, ACCOUNT, notice="asked to sync"),
         Form("/accounts/{account_id}/check", check, ACCOUNT),
         Form("/accounts/{account_id}/login", log_in, ACCOUNT),
         Form(

@@ -56,12 +56,8 @@ def _clients(request: PageRequest, key: str) -> tuple[Client, ...]:
     return clients_of(request.base_url, key, stdio)
 
 
-async def connect(request: PageRequest) -> Values:
-    """The lines of one client, with a placeholder for the key."""
-    return _values(request, KEY_PLACEHOLDER)
-
-
-def _values(request: PageRequest, key: str) -> Values:
+async def connect(request: PageRequest, key: str = KEY_PLACEHOLDER) -> Values:
+    """The lines of one client, with its key or a placeholder for it."""
     clients = _clients(request, key)
     chosen = request.form.get("client") or request.query.get("client", "")
     client = next((one for one in clients if one.id == chosen), clients[0])
@@ -69,7 +65,6 @@ def _values(request: PageRequest, key: str) -> Values:
         "clients": clients,
         "client": client,
         "made": None,
-        "url": request.base_url,
         "toolsets": request.app.settings.toolsets,
         "tests": {name: words for name, (words, _, _) in _TESTS.items()},
         "chosen_test": request.form.get("test", "mailboxes"),
@@ -81,10 +76,11 @@ def _values(request: PageRequest, key: str) -> Values:
 
 async def make_key(request: PageRequest) -> FormResult:
     """Make a key for a client and show its lines with it, once."""
-    values = _values(request, KEY_PLACEHOLDER)
+    values = await connect(request)
     name = values["client"].title
     made = await request.call(create_key, name=name, scopes=values["scopes"])
-    return FormResult("connect/connect.html", {**_values(request, made.key or ""), "made": made})
+    shown = await connect(request, made.key or "")
+    return FormResult("connect/connect.html", {**shown, "made": made})
 
 
 async def test_call(request: PageRequest) -> FormResult:
@@ -92,7 +88,7 @@ async def test_call(request: PageRequest) -> FormResult:
     words, tool, arguments = _TESTS.get(request.form.get("test", ""), ("", "", {}))
     if not tool:
         raise InvalidInput("choose a tool call")
-    values = _values(request, KEY_PLACEHOLDER)
+    values = await connect(request)
     try:
         ctx = request.app.context(await _caller(request), "web")
         text = await request.tool_text(ctx, tool, arguments)

@@ -107,11 +107,11 @@ def may_do(key: Key) -> str:
     return "Everything except approving mail" if scopes == ALL_SCOPES else ""
 
 
-def _names(view: View, names: Mapping[str, str], nothing: str = "none") -> str:
+def _names(view: View, names: Mapping[str, str]) -> str:
     """The limits of a key, by readable names."""
     if isinstance(view, Everything):
         return "all"
-    return ", ".join(names.get(one, one) for one in view.named) or nothing
+    return ", ".join(names.get(one, one) for one in view.named) or "none"
 
 
 async def _inboxes(request: PageRequest) -> Rows[Inbox]:
@@ -122,8 +122,7 @@ async def _inboxes(request: PageRequest) -> Rows[Inbox]:
 
 async def keys(request: PageRequest) -> Values:
     """Every key, with what it may do and see."""
-    place = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
-    page = await request.call(list_keys, limit=_ROWS, **place)
+    page = await request.call(list_keys, limit=_ROWS, **request.cursor)
     now = request.app.services.clock()
     inboxes = {inbox.id: inbox.address for inbox in (await _inboxes(request)).results}
     rows = [(key, _facts(key, inboxes), key.has_expired(now)) for key in page.results]
@@ -342,11 +341,9 @@ async def audit(request: PageRequest) -> Values:
     """One page of the log, newest first."""
     asked = {name: request.query.get(name, "").strip() for name in FILTERS}
     given = {name: value for name, value in asked.items() if value}
-    cursor = request.query.get("cursor", "")
     page, problem = None, ""
     try:
-        place = {"cursor": cursor} if cursor else {}
-        page = await request.call(list_audit, limit=_ENTRIES, **given, **place)
+        page = await request.call(list_audit, limit=_ENTRIES, **given, **request.cursor)
     except InvalidInput as error:
         problem = str(error)
     return {

@@ -89,7 +89,7 @@ async def _found(request: PageRequest, namespace: str, filters: Mapping[str, str
     given: dict[str, Any] = {"namespace": namespace, "limit": _ROWS}
     given |= {"tags": [filters["tag"]]} if "tag" in filters else {}
     given |= {"linked_to": filters["linked_to"]} if "linked_to" in filters else {}
-    given |= {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
+    given |= request.cursor
     try:
         return {"page": await _search(request, filters, given)}
     except (InvalidInput, FeatureDisabled) as error:

@@ -53,6 +53,8 @@ class PageRequest:
     throttle: SignInThrottle
     user_agent: str
     tool_text: ToolText
+    secret: str = field(default="", repr=False)
+    """The secret of the session that the browser presents, valid or not."""
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     posted: FormData = FormData()
@@ -63,6 +65,11 @@ class PageRequest:
     def form(self) -> Mapping[str, str]:
         """The fields of a form that it has once."""
         return dict(self.posted.fields)
+
+    @property
+    def cursor(self) -> dict[str, str]:
+        """Where a list continues, as an argument of its operation; empty at its beginning."""
+        return {"cursor": self.query["cursor"]} if self.query.get("cursor") else {}
 
     @property
     def person(self) -> SignedIn:
@@ -111,13 +118,17 @@ class FormResult:
     values: Values
 
 
+async def no_values(_request: PageRequest) -> Values:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page: what `values` returns is given to its template. It changes nothing."""
 
     path: str
     template: str
-    values: Callable[[PageRequest], Awaitable[Values]]
+    values: Callable[[PageRequest], Awaitable[Values]] = no_values
     is_public: bool = False
     scope: Scope | None = None
     """The scope without which the form on this page is of no use."""
@@ -149,17 +160,16 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form that is posted: an operation with these fields and the path, or a function.
+    """A form that is posted: an operation with the ids of the path, or a function.
 
-    After it, the browser is redirected to `redirect_to`; a function may also show a page. If the
-    operation refuses, `error_page` is shown with the reason.
+    If it refuses, `error_page` is shown with the reason. After an operation, the browser is
+    redirected to `redirect_to`, or to this page as well; a function says where, or shows a page.
     """
 
     path: str
     action: Operation[Any, Any] | Callable[[PageRequest], Awaitable[Redirect | FormResult]]
     error_page: Page
-    fields: tuple[str, ...] = ()
-    redirect_to: str = "/"
+    redirect_to: str = ""
     notice: str = ""
     is_public: bool = False
 
@@ -167,9 +177,9 @@ class Form:
         """Do what the form asks for. Raises MailError."""
         if not isinstance(self.action, Operation):
             return await self.action(request)
-        given = {name: request.form[name] for name in self.fields if request.form.get(name)}
-        await request.call(self.action, **request.path, **given)
-        return Redirect(self.redirect_to, self.notice)
+        await request.call(self.action, **request.path)
+        to = self.redirect_to or self.error_page.path.format(**request.path)
+        return Redirect(to, self.notice)
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,12 +145,9 @@ async def _values(request: PageRequest) -> dict[str, list[str]]:
         "flag": list(FLAGS),
         "webhook": [hook.id for hook in hooks],
     }
-    flags = ("enabled", "require_plan", "undo", "exists")
-    return values | dict.fromkeys((*flags, *_booleans()), _BOOLEAN)
-
-
-def _booleans() -> list[str]:
-    return [name for name, field_type in FIELDS.items() if field_type == "boolean"]
+    flags = [name for name, field_type in FIELDS.items() if field_type == "boolean"]
+    flags += ["enabled", "require_plan", "undo", "exists"]
+    return values | dict.fromkeys(flags, _BOOLEAN)
 
 
 async def _senders(request: PageRequest) -> list[str]:

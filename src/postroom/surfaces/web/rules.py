@@ -82,9 +82,8 @@ def outcome_of(item: PlanItem | None) -> str:
 
 async def plan(request: PageRequest) -> Values:
     """A plan with its messages, before and after."""
-    cursor = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
     found = await request.call(
-        get_plan_changes, plan_id=request.path["plan_id"], limit=_ROWS, **cursor
+        get_plan_changes, plan_id=request.path["plan_id"], limit=_ROWS, **request.cursor
     )
     return {
         "plan": found.plan,
@@ -97,13 +96,6 @@ async def plan(request: PageRequest) -> Values:
 
 
 PLAN = Page("/rules/plans/{plan_id}", "rules/plan.html", plan)
-
-
-async def apply(request: PageRequest) -> Redirect:
-    """Apply a plan exactly as it was shown."""
-    plan_id = request.path["plan_id"]
-    await request.call(apply_rule_plan, plan_id=plan_id)
-    return Redirect(f"/rules/plans/{plan_id}", "plan applied")
 
 
 async def undo(request: PageRequest) -> Redirect:
@@ -137,7 +129,6 @@ async def editor(request: PageRequest) -> Values:
         # Somebody else has saved another text since this one was opened.
         "is_outdated": rule is not None and version != text_sha256(stored),
         "saved_version": text_sha256(stored),
-        "is_changed": rule is None or text != stored,
         "check": check,
         "lines": [(number, marked.get(number, "")) for number in range(1, lines + 1)],
         "do": request.form.get("do", ""),
@@ -247,26 +238,23 @@ async def names_of_keys(request: PageRequest) -> dict[str, str]:
 
 async def rules(request: PageRequest) -> Values:
     """The rules in the order in which they run."""
-    cursor = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
-    page = await request.call(list_rule_states, limit=_ROWS, days=_DAYS, **cursor)
+    page = await request.call(list_rule_states, limit=_ROWS, days=_DAYS, **request.cursor)
     return {
         "page": page,
         "names": await names_of_keys(request),
         "templates": TEMPLATES,
         "days": _DAYS,
-        "now": request.app.services.clock(),
     }
 
 
 async def runs(request: PageRequest) -> Values:
     """Plans that were applied or wait, and what rules did with arriving mail."""
     of_rule = {"rule_id": request.query["rule"]} if request.query.get("rule") else {}
-    cursor = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
     states = (await request.call(list_rule_states, limit=100, days=_DAYS)).results
     chosen = [s for s in states if request.query.get("rule") in (None, "", s.rule.id)]
     days = [(state.rule, day) for state in chosen for day in state.days]
     return {
-        "plans": await request.call(list_rule_plans, limit=_RUNS, **of_rule, **cursor),
+        "plans": await request.call(list_rule_plans, limit=_RUNS, **of_rule, **request.cursor),
         "arrivals": sorted(days, key=lambda pair: pair[1].last_at, reverse=True)[:100],
         "states": states,
         "chosen": request.query.get("rule", ""),
@@ -305,14 +293,8 @@ SECTION = Section(
         Form("/rules/{rule_id}", submit, RULE),
         Form("/rules/{rule_id}/switch", switch, LIST),
         Form("/rules/{rule_id}/move", move, LIST),
-        Form(
-            "/rules/{rule_id}/delete",
-            delete_rule,
-            LIST,
-            redirect_to="/rules",
-            notice="rule deleted",
-        ),
-        Form("/rules/plans/{plan_id}/apply", apply, PLAN),
+        Form("/rules/{rule_id}/delete", delete_rule, LIST, notice="rule deleted"),
+        Form("/rules/plans/{plan_id}/apply", apply_rule_plan, PLAN, notice="plan applied"),
         Form("/rules/plans/{plan_id}/undo", undo, PLAN),
     ),
     notices={

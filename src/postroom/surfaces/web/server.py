@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -156,152 +157,98 @@ class WebSurface:
         segments = segments_of(request.scope)
         if segments[0] == "assets":
             return _asset(segments[1:], request)
-        secret = session_secret(request.cookies, is_secure=self._is_secure(request))
-        session = _RequestSession(secret)
+        asked = self._page_request(request)
         try:
             with self._app.concurrency_limit.slot():
-                session.signed_in = await signed_in(self._app.services, secret)
+                person = await signed_in(self._app.services, asked.secret)
+            asked = replace(asked, signed_in=person)
             if segments == [LIVE] and request.method in ("GET", "HEAD"):
-                return await self._stream(request, session)
+                if person is None:
+                    return Response(status_code=401, headers=HEADERS)
+                return await live_response(request, asked)
             rows, path = self._rows.find(segments)
             if rows is None:
                 raise NotFound("page not found")
             row = rows.get("GET" if request.method == "HEAD" else request.method)
-            if isinstance(row, Page):
-                return await self._show(request, row, session, path)
-            if isinstance(row, Document):
-                return await self._frame(request, row, session, path)
-            if isinstance(row, File):
-                return await self._save(request, row, session, path)
-            if isinstance(row, Form):
-                return await self._submit(request, row, session, path)
-            return Response(status_code=405, headers={"Allow": ", ".join(rows)})
+            if row is None:
+                return Response(status_code=405, headers={"Allow": ", ".join(rows)})
+            return await self._answer(request, row, replace(asked, path=path))
         except MailError as error:
-            return await self._refuse(error, session, request)
+            # Without a session, the page shows nothing but the reason.
+            return await _page(_ERROR, asked, error)
+
+    def _page_request(self, request: Request) -> PageRequest:
+        """The request of a person who is not known yet."""
+
+        async def throttle(secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
+            return await self._access.sign_in(secret, request.scope, look_up)
+
+        return PageRequest(
+            self._app,
+            None,
+            throttle,
+            request.headers.get("user-agent", ""),
+            self._tool_text,
+            secret=session_secret(request.cookies, is_secure=self._is_secure(request)) or "",
+            query=dict(request.query_params),
+            base_url=server_url(self._app.settings.public_url, request.scope),
+        )
 
     def _is_secure(self, request: Request) -> bool:
         return self._is_https or request.url.scheme == "https"
 
-    def _page_request(
-        self,
-        request: Request,
-        session: _RequestSession,
-        path: Mapping[str, str],
-        posted: FormData | None = None,
-    ) -> PageRequest:
-        async def throttle(secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
-            return await self._access.sign_in(secret, request.scope, look_up)
-
-        user_agent = request.headers.get("user-agent", "")
-        query = dict(request.query_params)
-        who = (self._app, session.signed_in, throttle, user_agent, self._tool_text)
-        return PageRequest(*who, path, query, posted or FormData(), self._base_url(request))
-
-    def _base_url(self, request: Request) -> str:
-        return server_url(self._app.settings.public_url, request.scope)
-
-    async def _show(
-        self, request: Request, page: Page, session: _RequestSession, path: Mapping[str, str]
-    ) -> Response:
-        if session.signed_in is None and not page.is_public:
+    async def _answer(self, request: Request, row: Row, asked: PageRequest) -> Response:
+        if isinstance(row, Form):
+            self._access.check_form(request.headers, request.scope)
+        is_public = isinstance(row, (Page, Form)) and row.is_public
+        if asked.signed_in is None and not is_public:
             return _to_sign_in(request)
-        page_request = self._page_request(request, session, path)
-        if page.scope is not None and not page_request.may(page.scope):
-            raise Forbidden(f"this page requires the scope {page.scope}, which you do not have")
+        if isinstance(row, Form):
+            return await self._submit(request, row, asked)
+        if isinstance(row, Page) and row.scope is not None and not asked.may(row.scope):
+            raise Forbidden(f"this page requires the scope {row.scope}, which you do not have")
         with self._app.concurrency_limit.slot():
-            return await _page(page, page_request, session)
-
-    async def _frame(
-        self,
-        request: Request,
-        document: Document,
-        session: _RequestSession,
-        path: Mapping[str, str],
-    ) -> Response:
-        if session.signed_in is None:
-            return _to_sign_in(request)
-        with self._app.concurrency_limit.slot():
-            framed = await document.content(self._page_request(request, session, path))
+            if isinstance(row, Page):
+                return await _page(row, asked)
+            if isinstance(row, File):
+                found = await asked.call(row.operation, **asked.path)
+                return await download_response(found, is_head=request.method == "HEAD")
+            framed = await row.content(asked)
         headers = {**_FRAMED, "Content-Security-Policy": framed.policy}
         return Response(framed.html, headers=headers, media_type=HTML)
 
-    async def _save(
-        self, request: Request, file: File, session: _RequestSession, path: Mapping[str, str]
-    ) -> Response:
-        if session.signed_in is None:
-            return _to_sign_in(request)
-        with self._app.concurrency_limit.slot():
-            found = await self._page_request(request, session, path).call(file.operation, **path)
-            return await download_response(found, is_head=request.method == "HEAD")
-
-    async def _stream(self, request: Request, session: _RequestSession) -> Response:
-        if session.signed_in is None:
-            return Response(status_code=401, headers=HEADERS)
-        return await live_response(
-            request, self._page_request(request, session, {}), session.secret
-        )
-
-    async def _submit(
-        self, request: Request, form: Form, session: _RequestSession, path: Mapping[str, str]
-    ) -> Response:
-        self._access.check_form(request.headers, request.scope)
-        if session.signed_in is None and not form.is_public:
-            return _to_sign_in(request)
-        posted = await self._posted(request, session)
-        if not form.is_public:
-            session.check_token("".join(posted.all("csrf")))
-        page_request = self._page_request(request, session, path, posted)
+    async def _submit(self, request: Request, form: Form, asked: PageRequest) -> Response:
+        posted = await self._posted(request, asked.signed_in)
+        if not form.is_public and not is_form_token("".join(posted.all("csrf")), asked.secret):
+            raise Forbidden("this form belongs to another session; reload the page")
+        asked = replace(asked, posted=posted)
         try:
             with self._app.concurrency_limit.slot():
-                redirect = await form.submit(page_request)
+                redirect = await form.submit(asked)
                 if isinstance(redirect, FormResult):
-                    return await _page(_answer_of(form, redirect), page_request, session)
+                    return await _page(_answer_of(form, redirect), asked)
         except MailError as error:
             with self._app.concurrency_limit.slot():
-                return await _page(form.error_page, page_request, session, error)
+                return await _page(form.error_page, asked, error)
         response = _redirect(redirect.to, redirect.notice)
         if redirect.session is not None:
             cookie = session_cookie(redirect.session, is_secure=self._is_secure(request))
             response.headers["Set-Cookie"] = cookie
         return response
 
-    async def _posted(self, request: Request, session: _RequestSession) -> FormData:
+    async def _posted(self, request: Request, person: SignedIn | None) -> FormData:
         """What a form sent, with line ends as we write them. Raises Malformed, TooLarge."""
         kind = request.headers.get("content-type", "")
         if kind.partition(";")[0].strip().lower() not in (_FORM, _FORM_WITH_FILES):
             raise Malformed(f"send the form as {_FORM} or {_FORM_WITH_FILES}")
         sender, most = keyless_client(request.client.host if request.client else ""), _SIGN_IN_BYTES
-        if session.signed_in is not None:
-            sender = keyed_client(session.signed_in.caller.key_id)
+        if person is not None:
+            sender = keyed_client(person.caller.key_id)
             most = self._app.settings.limits.request_bytes
         stated = request.headers.get("content-length", "")
         bodies = self._app.request_bodies
         async with bodies.body(aiter(request.stream()), sender, most, stated) as body:
             return await in_thread(_read_form, kind, body)
-
-    async def _refuse(
-        self, error: MailError, session: _RequestSession, request: Request
-    ) -> Response:
-        """The page of an error; without a session it shows nothing but the reason."""
-        page = Page("", "error.html", _nothing, is_public=True)
-        return await _page(page, self._page_request(request, session, {}), session, error)
-
-
-class _RequestSession:
-    """Who sends a request, as far as the cookie says."""
-
-    def __init__(self, secret: str | None) -> None:
-        self.secret = secret or ""
-        self.signed_in: SignedIn | None = None
-
-    @property
-    def token(self) -> str:
-        return form_token(self.secret) if self.signed_in is not None else ""
-
-    def check_token(self, given: str) -> None:
-        """Raise Forbidden unless a form was made for this session."""
-        if not is_form_token(given, self.secret):
-            raise Forbidden("this form belongs to another session; reload the page")
 
 
 def _read_form(kind: str, body: bytes) -> FormData:
@@ -327,37 +274,29 @@ def _read_form(kind: str, body: bytes) -> FormData:
 def _answer_of(form: Form, shown: FormResult) -> Page:
     """The page that answers a form; it is in the navigation where the form is."""
 
-    async def values(_page_request: PageRequest) -> dict[str, Any]:
+    async def values(_asked: PageRequest) -> dict[str, Any]:
         return shown.values
 
     return Page(form.error_page.path, shown.template, values)
 
 
-async def _nothing(_page_request: PageRequest) -> dict[str, Any]:
-    return {}
+_ERROR = Page("", "error.html", is_public=True)
 
 
-async def _page(
-    page: Page,
-    page_request: PageRequest,
-    session: _RequestSession,
-    error: MailError | None = None,
-) -> Response:
+async def _page(page: Page, asked: PageRequest, error: MailError | None = None) -> Response:
     """A page as HTML; with an error, its status and its words."""
-    values = await page.values(page_request)
+    values, person = await page.values(asked), asked.signed_in
     status = KINDS[error.code].status if error is not None else 200
     common = {
-        "csrf": session.token,
-        "signed_in": page_request.signed_in,
-        "may": {str(scope) for scope in page_request.signed_in.caller.scopes}
-        if page_request.signed_in
-        else (),
-        "held": 0 if page.is_public else await count(page_request, "held"),
-        "notice": NOTICES.get(page_request.query.get("notice", ""), ""),
+        "csrf": form_token(asked.secret) if person else "",
+        "signed_in": person,
+        "may": {str(scope) for scope in person.caller.scopes} if person else (),
+        "held": 0 if page.is_public else await count(asked, "held"),
+        "notice": NOTICES.get(asked.query.get("notice", ""), ""),
         "error": str(error) if error is not None else "",
         "title": KINDS[error.code].title if error is not None else "",
         "here": page.path,
-        "links": [link for link in LINKS if link.scope is None or page_request.may(link.scope)],
+        "links": [link for link in LINKS if link.scope is None or asked.may(link.scope)],
     }
     headers = dict(HEADERS)
     if target := values.get("form_target"):

@@ -80,14 +80,11 @@ async def sign_in(request: PageRequest) -> Redirect:
     if not link and not key:
         raise Unauthenticated("enter a key, or open the link that `postroom web` prints")
     services = request.app.services
-    if link:
-        secret = await request.throttle(
-            link, lambda: authentication.sign_in_with_link(services, link, request.user_agent)
-        )
-    else:
-        secret = await request.throttle(
-            key, lambda: authentication.sign_in_with_key(services, key, request.user_agent)
-        )
+    open_session = authentication.sign_in_with_link if link else authentication.sign_in_with_key
+    given = link or key
+    secret = await request.throttle(
+        given, lambda: open_session(services, given, request.user_agent)
+    )
     if request.signed_in is not None:
         await authentication.sign_out(services, *_own(request))
     return Redirect(local_path(request.form.get("next", "/")), session=secret)

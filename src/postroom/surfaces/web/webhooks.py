@@ -70,12 +70,10 @@ async def events(request: PageRequest) -> Values:
     arguments: dict[str, Any] = {"sort": "newest", "limit": _EVENTS}
     arguments |= {"types": [asked["type"]]} if asked["type"] else {}
     arguments |= {"inbox_id": asked["inbox"]} if asked["inbox"] else {}
-    cursor = request.query.get("cursor", "")
     inboxes = (await request.call(list_inboxes, limit=100)).results
     page = problem = None
     try:
-        place = {"cursor": cursor} if cursor else {}
-        page = await request.call(list_events, **arguments, **place)
+        page = await request.call(list_events, **arguments, **request.cursor)
     except (InvalidInput, NotFound) as error:
         problem = str(error)
     kept = urlencode({name: value for name, value in asked.items() if value})
@@ -84,7 +82,7 @@ async def events(request: PageRequest) -> Values:
         "problem": problem,
         "asked": asked,
         "kept": kept,
-        "is_newest": not cursor,
+        "is_newest": not request.cursor,
         "types": TYPES,
         "tones": TONES,
         "addresses": {inbox.id: inbox.address for inbox in inboxes},
@@ -117,7 +115,7 @@ PATH = "live"
 _END = b"event: end\ndata: the session has ended\n\n"
 
 
-async def live_response(request: Request, page_request: PageRequest, secret: str) -> Response:
+async def live_response(request: Request, page_request: PageRequest) -> Response:
     """Events as they happen, until the session ends. Raises MailError.
 
     It waits most of the time, so it does not count against the concurrency limit. A browser that
@@ -125,14 +123,14 @@ async def live_response(request: Request, page_request: PageRequest, secret: str
     """
     since = request.headers.get("last-event-id") or page_request.query.get("since")
     stream = await page_request.call(stream_events, **({"since": since} if since else {}))
-    lines = _until_session_ends(page_request, secret, event_lines(stream, named=False))
+    lines = _until_session_ends(page_request, event_lines(stream, named=False))
     return event_stream_response(lines, is_head=request.method == "HEAD")
 
 
 async def _until_session_ends(
-    request: PageRequest, secret: str, lines: AsyncIterator[bytes]
+    request: PageRequest, lines: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
-    async with session_end(request.app.services, secret) as ended:
+    async with session_end(request.app.services, request.secret) as ended:
         while True:
             line = asyncio.ensure_future(anext(lines, None))
             try:
@@ -168,8 +166,7 @@ async def _addresses(request: PageRequest) -> dict[str, str]:
 
 async def webhooks(request: PageRequest) -> Values:
     """Every webhook that the person may see."""
-    place = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
-    page = await request.call(list_webhooks, limit=_ROWS, **place)
+    page = await request.call(list_webhooks, limit=_ROWS, **request.cursor)
     addresses = await _addresses(request)
     rows = [
         (webhook, state_of(webhook), _subscription_summary(webhook, addresses))
@@ -211,9 +208,8 @@ async def make_webhook(request: PageRequest) -> FormResult:
 async def one_webhook(request: PageRequest) -> Values:
     """A webhook with its deliveries."""
     webhook = await request.call(get_webhook, webhook_id=request.path["webhook_id"])
-    place = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
     deliveries = await request.call(
-        list_deliveries, webhook_id=webhook.id, limit=_DELIVERIES, **place
+        list_deliveries, webhook_id=webhook.id, limit=_DELIVERIES, **request.cursor
     )
     given = {"url": webhook.url, **request.form}
     chosen = set(request.posted.all("type")) if "url" in request.form else set(webhook.types)
@@ -272,20 +268,12 @@ async def delivery(request: PageRequest) -> Values:
     return {"webhook": webhook, "delivery": found.delivery, "body": body}
 
 
-async def deliver_again(request: PageRequest) -> Redirect:
-    """Send an event to a webhook again."""
-    webhook_id, delivery_id = request.path["webhook_id"], request.path["delivery_id"]
-    await request.call(redeliver, webhook_id=webhook_id, delivery_id=delivery_id)
-    return Redirect(f"/webhooks/{webhook_id}/deliveries/{delivery_id}", "delivered again")
-
-
 WEBHOOKS = Page("/webhooks", "webhooks/list.html", webhooks)
 NEW = Page("/webhooks/new", "webhooks/new.html", new_webhook, scope=Scope.ADMIN)
 WEBHOOK = Page("/webhooks/{webhook_id}", "webhooks/webhook.html", one_webhook)
 REMOVE = Page("/webhooks/{webhook_id}/remove", "webhooks/remove.html", one_webhook)
-DELIVERY = Page(
-    "/webhooks/{webhook_id}/deliveries/{delivery_id}", "webhooks/delivery.html", delivery
-)
+_DELIVERY = "/webhooks/{webhook_id}/deliveries/{delivery_id}"
+DELIVERY = Page(_DELIVERY, "webhooks/delivery.html", delivery)
 
 SECTION = Section(
     links=(Link("Webhooks", "/webhooks", Scope.ADMIN, menu=True),),
@@ -303,7 +291,7 @@ SECTION = Section(
             redirect_to="/webhooks",
             notice="webhook removed",
         ),
-        Form("/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", deliver_again, DELIVERY),
+        Form(f"{_DELIVERY}/redeliver", redeliver, DELIVERY, notice="delivered again"),
     ),
     notices={
         "webhook changed": "Saved.",

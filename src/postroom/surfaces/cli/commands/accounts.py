@@ -6,6 +6,7 @@ A password is never an argument: it is prompted for, or read from standard input
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -153,16 +154,14 @@ async def _secret(
     app: App, provider: str, scopes: tuple[str, ...], *, password_stdin: bool, **ways: bool
 ) -> dict[str, Any]:
     """The credentials: prompted for, read, or from an OAuth sign-in."""
+    from postroom.operations.accounts import credentials_of
+
     if provider not in _OAUTH or password_stdin:
         return _password(provider, from_stdin=password_stdin)
+    show = partial(print, file=sys.stderr, flush=True)
     ask = _ask if ways["paste"] else None
-    tokens = await app.sign_in(provider, scopes, show=_show, ask=ask, device=ways["device"])
-    found: dict[str, Any] = {
-        name: tokens[name] for name in ("access_token", "refresh_token") if name in tokens
-    }
-    if "expires_at" in tokens:
-        found["token_expires_at"] = int(tokens["expires_at"])
-    return found
+    tokens = await app.sign_in(provider, scopes, show=show, ask=ask, device=ways["device"])
+    return credentials_of(tokens)
 
 
 def _password(provider: str, *, from_stdin: bool) -> dict[str, Any]:
@@ -186,10 +185,6 @@ def _typed(*, from_stdin: bool) -> str:
     if not text:
         raise InvalidInput("the password is empty; enter the password of the account")
     return str(text)
-
-
-def _show(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)
 
 
 def _ask() -> str:

@@ -51,10 +51,9 @@ def filters_of(query: Mapping[str, str]) -> dict[str, str]:
     return {name: query[name] for name in FILTERS if query.get(name, "").strip()}
 
 
-def place_of(query: Mapping[str, str]) -> dict[str, str]:
+def place_of(request: PageRequest) -> dict[str, str]:
     """The list that is shown: its filters, and where its page begins."""
-    cursor = {"cursor": query["cursor"]} if query.get("cursor") else {}
-    return filters_of(query) | cursor
+    return filters_of(request.query) | request.cursor
 
 
 @lru_cache(maxsize=1_024)
@@ -114,7 +113,7 @@ async def panes(request: PageRequest) -> Values:
         "labels": labels.results,
         "labels_total": labels.total,
         "filters": filters,
-        "place": place_of(request.query),
+        "place": place_of(request),
         "chips": chips_of(filters, by_id),
         "heading": _heading(filters, by_id),
         "url": mail_url,
@@ -137,7 +136,7 @@ async def _unread(
 
 async def _found(request: PageRequest, filters: Mapping[str, str]) -> Values:
     """A page of the list, and how long it took; what is wrong with a filter is said above it."""
-    arguments = {**arguments_of(filters), **_from_cursor(request), "limit": _ROWS}
+    arguments = {**arguments_of(filters), **request.cursor, "limit": _ROWS}
     started = perf_counter()
     try:
         page = await request.call(search_messages, **arguments)
@@ -181,14 +180,14 @@ def _heading(filters: Mapping[str, str], inboxes: Mapping[str, Inbox]) -> str:
 
 async def all_inboxes(request: PageRequest) -> Values:
     """Every inbox, page by page: the pane beside the list has the first ones only."""
-    found = await request.call(list_inboxes, limit=_SIDE_ROWS, **_from_cursor(request))
+    found = await request.call(list_inboxes, limit=_SIDE_ROWS, **request.cursor)
     rows = [(inbox.address, inbox.name, mail_url({"inbox": inbox.id})) for inbox in found.results]
     return {"rows": rows, "page": found, "heading": "Inboxes"}
 
 
 async def all_labels(request: PageRequest) -> Values:
     """Every label, page by page."""
-    found = await request.call(list_labels, limit=_SIDE_ROWS, **_from_cursor(request))
+    found = await request.call(list_labels, limit=_SIDE_ROWS, **request.cursor)
     rows = [
         (label.name, _numbers(label), mail_url({"label": label.name})) for label in found.results
     ]
@@ -198,7 +197,3 @@ async def all_labels(request: PageRequest) -> Values:
 def _numbers(label: Label) -> str:
     unread = f", {label.unread:,} unread" if label.unread else ""
     return f"{label.message_count:,} {'mail' if label.message_count == 1 else 'mails'}{unread}"
-
-
-def _from_cursor(request: PageRequest) -> dict[str, str]:
-    return {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}

@@ -10,7 +10,7 @@ from postroom.errors import InvalidInput, MailError, NotFound
 from postroom.mail.text.diff import word_diff
 from postroom.model.key import Scope
 from postroom.model.mail.message import Message
-from postroom.model.mail.sending import EarlierMail, HeldMail, OutboxEntry
+from postroom.model.mail.sending import HeldMail, OutboxEntry
 from postroom.operations.mail.attachments import download_attachment
 from postroom.operations.mail.messages import get_message
 from postroom.operations.outgoing.approvals import approve_message, get_held_mail, reject_message
@@ -87,14 +87,14 @@ async def outgoing(request: PageRequest) -> Values:
     """The outbox by status, or one status of it from a cursor on."""
     chosen = request.query.get("status", "")
     chosen = chosen if chosen in STATUSES else ""
-    place = {"cursor": request.query["cursor"]} if request.query.get("cursor") and chosen else {}
     statuses = (
         statuses_of(request) if not chosen else list(dict.fromkeys((chosen, *statuses_of(request))))
     )
     parts = {}
     for status in statuses:
         many = _ROWS if status == chosen or status == "held" else _FEW_ROWS
-        rows = {"limit": many, **place} if status == chosen else {"limit": 1 if chosen else many}
+        place = {"limit": many, **request.cursor}
+        rows = place if status == chosen else {"limit": 1 if chosen else many}
         parts[status] = await request.call(list_outbox, status=status, **rows)
     return {
         "parts": {chosen: parts[chosen]} if chosen else parts,
@@ -185,14 +185,10 @@ async def _changes(mail: HeldMail) -> Values | None:
     before = mail.replaces
     if before is None:
         return None
-    now = EarlierMail(
-        mail.message_id,
-        tuple(recipient.address for recipient in mail.recipients),
-        mail.subject,
-        mail.text[:_MAX_CHARS],
-        tuple(file.filename for file in mail.attachments),
-    )
-    lists = {"Recipients": (before.recipients, now.recipients), "Files": (before.files, now.files)}
+    text = mail.text[:_MAX_CHARS]
+    recipients = tuple(recipient.address for recipient in mail.recipients)
+    files = tuple(file.filename for file in mail.attachments)
+    lists = {"Recipients": (before.recipients, recipients), "Files": (before.files, files)}
     return {
         "before": before,
         "lists": {
@@ -200,9 +196,11 @@ async def _changes(mail: HeldMail) -> Values | None:
             for name, (old, new) in lists.items()
             if set(old) != set(new)
         },
-        "subject": word_diff(before.subject, now.subject) if before.subject != now.subject else [],
-        "text": await in_thread(word_diff, before.text, now.text),
-        "is_same_text": before.text == now.text,
+        "subject": word_diff(before.subject, mail.subject)
+        if before.subject != mail.subject
+        else [],
+        "text": await in_thread(word_diff, before.text, text),
+        "is_same_text": before.text == text,
     }
 
 

@@ -71,7 +71,7 @@ def _change_of(request: PageRequest, do: str) -> dict[str, Any]:
 
 async def change(request: PageRequest) -> Redirect:
     """Change the selected mail; the next page offers to undo this."""
-    do, place = request.form.get("do", ""), place_of(request.query)
+    do, place = request.form.get("do", ""), place_of(request)
     ids = request.posted.all("id")
     if not ids:
         raise InvalidInput("select at least one message first")
@@ -87,7 +87,7 @@ async def change(request: PageRequest) -> Redirect:
 async def undo(request: PageRequest) -> Redirect:
     """Undo a change."""
     await request.call(undo_rule_plan, plan_id=request.form.get("undo_id", ""))
-    return Redirect(mail_url(place_of(request.query)), "undone")
+    return Redirect(mail_url(place_of(request)), "undone")
 
 
 LIST = Page("/mail", "mail/list.html", listing.panes)

@@ -261,4 +261,4 @@ async def unsubscribe_list(request: PageRequest) -> Redirect:
     message_id = request.path["message_id"]
     done = await request.call(unsubscribe, message_id=message_id)
     notice = "held" if done.status == "held" else "unsubscribed"
-    return Redirect(mail_url(place_of(request.query), message_id), notice)
+    return Redirect(mail_url(place_of(request), message_id), notice)

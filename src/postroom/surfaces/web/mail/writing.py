@@ -185,8 +185,7 @@ async def people(request: PageRequest) -> Values:
 
 async def drafts(request: PageRequest) -> Values:
     """Mail that is not sent."""
-    place = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
-    return {"page": await request.call(list_drafts, limit=_ROWS, **place)}
+    return {"page": await request.call(list_drafts, limit=_ROWS, **request.cursor)}
 
 
 async def send(request: PageRequest) -> Redirect:
