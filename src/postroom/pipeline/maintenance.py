@@ -65,30 +65,17 @@ async def finish_embedding(services: Services, collection: CollectionName) -> No
     if services.embedder is None:
         return
     model, max_count = services.embedder.model, EMBED_LIMIT + 1
-    if (
-        not 0
-        < await services.store.count_unembedded(collection, model=model, max_count=max_count)
-        < max_count
-    ):
+    count = await services.store.count_unembedded(collection, model=model, max_count=max_count)
+    if not 0 < count < max_count:
         return
     # One at a time: the others find it done.
     async with services.embedding_lock:
-        while await _embed_some(services, collection) or await _embed_outdated(
-            services, services.embedder, collection
-        ):
+        while await _embed_some(services, collection):
             pass
-
-
-async def _embed_outdated(
-    services: Services, embedder: Embedder, collection: CollectionName
-) -> bool:
-    """Embed a few texts that another model has embedded; whether there were any."""
-    model = embedder.model
-    found = await services.store.embedded_by_others(
-        collection, model=model, limit=_EMBEDDED_AT_ONCE
-    )
-    await _embed(services, embedder, found)
-    return bool(found)
+        while found := await services.store.embedded_by_others(
+            collection, model=model, limit=_EMBEDDED_AT_ONCE
+        ):
+            await _embed(services, services.embedder, found)
 
 
 async def embed_mail(services: Services, query: MessageQuery) -> None:
@@ -141,11 +128,10 @@ async def embed_pending(services: Services) -> bool:
         raise
 
 
-async def remove_vectors_of_other_models(services: Services) -> bool:
+async def remove_vectors_of_other_models(services: Services) -> None:
     """Remove the vectors of other models, so that their texts are embedded again."""
     if services.embedder is not None:
         await services.store.remove_vectors_of_other_models(services.embedder.model)
-    return False
 
 
 log = logging.getLogger(__name__)
@@ -162,12 +148,12 @@ COMPACT_STEPS = 6
 
 @dataclass(frozen=True, slots=True)
 class BackgroundTask:
-    """A task that runs periodically; `work` returns whether there is more to do at once."""
+    """A task that runs periodically; `work` may return whether there is more to do at once."""
 
     name: str
     first: timedelta
     every: timedelta
-    work: Callable[[], Awaitable[bool]]
+    work: Callable[[], Awaitable[bool | None]]
 
 
 def background_tasks(services: Services) -> tuple[BackgroundTask, ...]:
@@ -190,35 +176,31 @@ def background_tasks(services: Services) -> tuple[BackgroundTask, ...]:
     )
 
 
-async def remove_expired_leases(services: Services) -> bool:
+async def remove_expired_leases(services: Services) -> None:
     """Remove expired leases; some are claimed only once."""
     await services.store.remove_expired_leases(services.clock())
-    return False
 
 
-async def remove_old_counts(services: Services) -> bool:
+async def remove_old_counts(services: Services) -> None:
     """Remove the counts of days that nobody can ask for any more."""
     await services.store.remove_counts((services.clock() - timedelta(days=KEPT_DAYS)).date())
-    return False
 
 
-async def remove_old_tokens(services: Services) -> bool:
+async def remove_old_tokens(services: Services) -> None:
     """Remove OAuth tokens that have expired, and grants whose client never came for its tokens."""
     now = services.clock()
     for key_id in await services.store.unfinished_grants(now):
         record = AuditRecord(key_id, "remove_unfinished_grant", now, (key_id,))
         await services.store.by(record).remove_key(key_id)
     await services.store.remove_expired_tokens(now)
-    return False
 
 
-async def sweep(services: Services) -> bool:
+async def sweep(services: Services) -> None:
     """Remove unused blobs, in one process at a time."""
     holder = services.new_id("proc")
     if await services.store.claim("sweep", holder, now=services.clock(), lifetime=SWEEP_EVERY):
         removed = await sweep_blobs(services, older_than=SWEEP_OLDER_THAN)
         log.info("blobs.swept", extra={"removed": removed})
-    return False
 
 
 async def run_maintenance(background_tasks: Sequence[BackgroundTask]) -> None:
@@ -232,7 +214,7 @@ async def _repeat(task: BackgroundTask) -> None:
     wait = task.first
     while True:
         await asyncio.sleep(wait.total_seconds())
-        more = False
+        more: bool | None = False
         try:
             more = await task.work()
         except MailError as error:

@@ -51,70 +51,6 @@ LONGEST_WAIT = timedelta(hours=1)
 MAX_ATTEMPTS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Pusher:
-    """Pushes local changes to one account, with a provider that is logged in."""
-
-    services: Services
-    account: Account
-    provider: Provider
-
-    async def run(self) -> None:
-        """Push all changes that are due, in their order."""
-        store = self.services.store
-        while pushes := await store.due_pushes(
-            self.account.id, self.services.clock(), PUSHES_AT_ONCE
-        ):
-            for push in pushes:
-                await self._push(push)
-
-    async def _push(self, push: Push) -> None:
-        store = self.services.store
-        try:
-            pushed = await self._push_to_provider(push)
-        except RateLimited as error:
-            wait = timedelta(seconds=error.retry_after)
-            await store.defer_push(push, self.services.clock() + wait)
-            raise
-        except (StorageFull, Unavailable):
-            raise
-        except MailError as error:
-            if _is_final(push, error):
-                await self._give_up(push, str(error))
-                return
-            wait = min(FIRST_WAIT * (1 << min(push.attempts, 12)), LONGEST_WAIT)
-            await store.defer_push(push, self.services.clock() + wait)
-            # A copy in Sent is saved later and delays nothing else.
-            if push.kind != "save_sent" or isinstance(error, ProviderAuthFailed):
-                raise
-            context = {"account": self.account.id, "message_id": push.message_id}
-            log.warning("sync.copy_failed", extra={**context, "error": str(error)})
-        except Exception as error:  # noqa: BLE001 - one change must not stop the account
-            await self._give_up(push, "internal error; see the log", error)
-        else:
-            await store.settle_push(self.account.id, push, pushed)
-
-    async def _push_to_provider(self, push: Push) -> Pushed:
-        if push.kind == "drop_draft":
-            return await self.provider.push(push)
-        if push.kind != "save_sent":
-            return await self.provider.push(push) if push.refs else Pushed()
-        if push.raw is None or push.refs:
-            return Pushed()
-        return await self.provider.save_sent(push, await self.services.blobs.read(push.raw))
-
-    async def _give_up(self, push: Push, reason: str, cause: Exception | None = None) -> None:
-        """Undo a change here that the provider refused."""
-        context = {"account": self.account.id, "message_id": push.message_id, "error": reason}
-        self.services.counts.failed("pushes_refused", context, cause=cause)
-        remote = await look_up(self.provider, [ref for ref, _ in push.refs]) or ()
-        refusal = Refusal(reason, self.services.clock(), remote)
-        await self.services.store.abandon_push(self.account.id, push, refusal)
-        if push.kind == "delete":
-            async for fetched in fetch_batches(self.provider, remote):
-                await AccountIngest(self.services, self.account).store(fetched.mails)
-
-
 def _is_final(push: Push, error: MailError) -> bool:
     """Whether a change was refused, or failed for half a day.
 
@@ -176,18 +112,64 @@ class SyncPass:
         return pulled.is_complete
 
     async def push(self) -> None:
-        """Make the changes at the provider that were made here."""
-        await Pusher(self.services, self.account, self.provider).run()
+        """Make the changes at the provider that were made here, in their order."""
+        store, account_id = self.services.store, self.account.id
+        while pushes := await store.due_pushes(account_id, self.services.clock(), PUSHES_AT_ONCE):
+            for push in pushes:
+                await self._push(push)
+
+    async def _push(self, push: Push) -> None:
+        store = self.services.store
+        try:
+            pushed = await self._push_to_provider(push)
+        except RateLimited as error:
+            wait = timedelta(seconds=error.retry_after)
+            await store.defer_push(push, self.services.clock() + wait)
+            raise
+        except (StorageFull, Unavailable):
+            raise
+        except MailError as error:
+            if _is_final(push, error):
+                await self._give_up(push, str(error))
+                return
+            wait = min(FIRST_WAIT * (1 << min(push.attempts, 12)), LONGEST_WAIT)
+            await store.defer_push(push, self.services.clock() + wait)
+            # A copy in Sent is saved later and delays nothing else.
+            if push.kind != "save_sent" or isinstance(error, ProviderAuthFailed):
+                raise
+            context = {"account": self.account.id, "message_id": push.message_id}
+            log.warning("sync.copy_failed", extra={**context, "error": str(error)})
+        except Exception as error:  # noqa: BLE001 - one change must not stop the account
+            await self._give_up(push, "internal error; see the log", error)
+        else:
+            await store.settle_push(self.account.id, push, pushed)
+
+    async def _push_to_provider(self, push: Push) -> Pushed:
+        if push.kind == "drop_draft":
+            return await self.provider.push(push)
+        if push.kind != "save_sent":
+            return await self.provider.push(push) if push.refs else Pushed()
+        if push.raw is None or push.refs:
+            return Pushed()
+        return await self.provider.save_sent(push, await self.services.blobs.read(push.raw))
+
+    async def _give_up(self, push: Push, reason: str, cause: Exception | None = None) -> None:
+        """Undo a change here that the provider refused."""
+        context = {"account": self.account.id, "message_id": push.message_id, "error": reason}
+        self.services.counts.failed("pushes_refused", context, cause=cause)
+        remote = await look_up(self.provider, [ref for ref, _ in push.refs]) or ()
+        refusal = Refusal(reason, self.services.clock(), remote)
+        await self.services.store.abandon_push(self.account.id, push, refusal)
+        if push.kind == "delete":
+            async for fetched in fetch_batches(self.provider, remote):
+                await AccountIngest(self.services, self.account).store(fetched.mails)
 
     async def _remove_gone(self) -> None:
-        while True:
-            removed, unused = await self.services.store.remove_remotely_deleted(
-                self.account.id, SWEEP_AT_ONCE
-            )
+        store, removed = self.services.store, 1
+        while removed:
+            removed, unused = await store.remove_remotely_deleted(self.account.id, SWEEP_AT_ONCE)
             if unused:
                 await discard_unused(self.services, unused)
-            if not removed:
-                return
 
 
 LEASE = timedelta(seconds=20)

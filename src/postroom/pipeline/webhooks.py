@@ -41,18 +41,13 @@ def sign(secret: str, webhook_id: str, timestamp: int, body: bytes) -> str:
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
+_SHOWN = ("id", "type", "at", "inbox_id", "thread_id", "message_id", "data")
+
+
 def payload(event: Event, message: MessageRow | None = None) -> bytes:
     """The body of a delivery: the event as every surface shows it, with its message as a row."""
     at = _moment(event.at)
-    shape: dict[str, object] = {
-        "id": event.id,
-        "type": event.type,
-        "at": at,
-        "inbox_id": event.inbox_id,
-        "thread_id": event.thread_id,
-        "message_id": event.message_id,
-        "data": event.data,
-    }
+    shape: dict[str, object] = {name: getattr(event, name) for name in _SHOWN} | {"at": at}
     if message is not None:
         shape["message"] = _row(message)
     return _body(event.type, at, {"untrusted": True, **shape})
