@@ -364,10 +364,17 @@ def remove_message(
     if known is None:
         return None
     refuse_unfinished(tx, known.inbox, known.number, message_id)
-    feeding_account = account_feeding(tx, known.inbox)
+    return remove_everywhere(tx, known.inbox, known.number, message_id)
+
+
+def remove_everywhere(
+    tx: Transaction, inbox: int, number: int, message_id: str
+) -> tuple[BlobKey, ...]:
+    """Remove a message here and at its provider; return what `remove_number` returns."""
+    feeding_account = account_feeding(tx, inbox)
     if feeding_account is not None:
-        insert_deletion_push(tx, feeding_account, known.number, message_id)
-    return remove_number(tx, known.inbox, known.number)
+        insert_deletion_push(tx, feeding_account, number, message_id)
+    return remove_number(tx, inbox, number)
 
 
 def remove_number(tx: Transaction, inbox: int, number: int) -> tuple[BlobKey, ...]:

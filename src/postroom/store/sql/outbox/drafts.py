@@ -15,7 +15,7 @@ from postroom.errors import Conflict, NotFound, no_such
 from postroom.mail.addresses import canonical_address
 from postroom.model.inbox import Visible
 from postroom.model.mail.approval import GateRequest
-from postroom.model.mail.message import BlobKey, Recipient, hidden_chars
+from postroom.model.mail.message import Recipient, hidden_chars
 from postroom.model.mail.sending import (
     CANCELLED,
     POSSIBLY_SENT_STATUSES,
@@ -26,14 +26,9 @@ from postroom.model.mail.sending import (
 )
 from postroom.model.mail.storage import Cancelled, Gate
 from postroom.model.page import Found, Slice
-from postroom.store.sql.accounts.pushes import (
-    account_feeding,
-    cancel_draft_removal,
-    insert_deletion_push,
-    remove_sent_copy,
-)
+from postroom.store.sql.accounts.pushes import cancel_draft_removal, remove_sent_copy
 from postroom.store.sql.credentials import keys_by_id
-from postroom.store.sql.messages.message_changes import remove_number
+from postroom.store.sql.messages.message_changes import remove_everywhere
 from postroom.store.sql.outbox.holds import known_addresses, pass_gate, set_hold
 from postroom.store.sql.outbox.queue import (
     ROW_KEY,
@@ -370,21 +365,13 @@ def cancel_mail(
         draft_id = draft.id
     replaces = dumps(draft.replaces) if draft.replaces else None
     update(tx, "drafts", {"id": draft_id}, replaces=replaces)
-    return Cancelled(draft_id, _remove(tx, row[5], row[0], message_id))
+    return Cancelled(draft_id, remove_everywhere(tx, row[5], row[0], message_id))
 
 
 def _cancelled(address: str, unknown: Mapping[str, str | None]) -> Recipient:
     if address in unknown:
         return Recipient(address, "unknown", unknown[address])
     return Recipient(address, "failed", CANCELLED)
-
-
-def _remove(tx: Transaction, inbox: int, number: int, message_id: str) -> tuple[BlobKey, ...]:
-    """Remove the message of a mail that is a draft again."""
-    feeding_account = account_feeding(tx, inbox)
-    if feeding_account is not None:
-        insert_deletion_push(tx, feeding_account, number, message_id)
-    return remove_number(tx, inbox, number)
 
 
 def _former_unknown(row: Row) -> dict[str, str | None]:
