@@ -83,10 +83,6 @@ def claim_retry_s(failures: int) -> float:
 CHANGED = Outcome("failed", "not sent: it is not the mail that was approved")
 
 
-def _sha256(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
-
-
 class ClaimLost(MailError):
     """Another worker has claimed the message because our lease expired."""
 
@@ -323,7 +319,8 @@ class Outbox:
                 raise ClaimLost(f"{job.message_id} was taken over by another worker")
 
         raw = await self.services.blobs.read(job.raw)
-        if not job.is_unchanged or await in_thread(_sha256, raw) != job.raw:
+        digest = await in_thread(hashlib.sha256, raw)
+        if not job.is_unchanged or digest.hexdigest() != job.raw:
             await self._refuse_changed(job)
             return
         inside, others = self._split(job)

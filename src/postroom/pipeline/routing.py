@@ -79,9 +79,10 @@ async def route_all(
 
     The relay may be one of this process, or of a process that was running lately.
     """
-    has_external_route = account_id is not None or services.has_relay
-    has_external_route = has_external_route or await services.store.has_heartbeat(
-        RELAY_SEEN, services.clock()
+    has_external_route = (
+        account_id is not None
+        or services.has_relay
+        or await services.store.has_heartbeat(RELAY_SEEN, services.clock())
     )
     return {
         address: _route(services, address, local, has_external_route=has_external_route)
@@ -94,9 +95,9 @@ def _route(
 ) -> Recipient:
     if address.lower() in local:
         return Recipient(address, "delivered")
-    if address.rpartition("@")[2].lower() in services.domains:
+    if _domain(address) in services.domains:
         return Recipient(address, "failed", "no inbox has this address")
-    if has_external_route or address.rpartition("@")[2].lower() in services.cell_domains:
+    if has_external_route or _domain(address) in services.cell_domains:
         return Recipient(address, "queued")
     return Recipient(address, "captured", "no relay is configured, so it was not sent")
 
@@ -106,7 +107,7 @@ def outside_of(
 ) -> list[str]:
     """The recipients to whom a mail leaves once there is a relay."""
     others = (address for address in addresses if address.lower() not in local)
-    return [a for a in others if a.rpartition("@")[2].lower() not in services.domains]
+    return [address for address in others if _domain(address) not in services.domains]
 
 
 class NoLogin(Exception):
@@ -154,7 +155,6 @@ class AccountSenders:
             await entry.close_if_unused()
 
     async def close(self) -> None:
-        """Close all senders."""
         for account_id in list(self._senders):
             await _close_if_unused(self._senders.pop(account_id, None))
 
@@ -278,17 +278,13 @@ class CellSenders:
                 again = replace(envelope, recipients=unknown)
                 outcomes |= await cell.sender.transmit(again, raw, _accepted)
         cell.record(outcomes, self.clock())
-        return {address: _repeatable(outcome) for address, outcome in outcomes.items()}
+        unconfirmed = Outcome("deferred", UNCONFIRMED)
+        return {a: unconfirmed if o.result == "unknown" else o for a, o in outcomes.items()}
 
     async def close(self) -> None:
-        """Close all connections."""
         for cell in set(self._cells.values()):
             await cell.sender.close()
 
 
 def _domain(address: str) -> str:
     return address.rpartition("@")[2].lower()
-
-
-def _repeatable(outcome: Outcome) -> Outcome:
-    return Outcome("deferred", UNCONFIRMED) if outcome.result == "unknown" else outcome

@@ -18,7 +18,7 @@ from postroom.errors import Conflict, Forbidden
 from postroom.mail.addresses import format_address
 from postroom.mail.compose import Correspondent, OutgoingAttachment, reply_subject
 from postroom.mail.html.html import sanitise_html
-from postroom.mail.verification import Composition, read_back
+from postroom.mail.verification import read_back
 from postroom.model.event import AuditRecord
 from postroom.model.key import Caller
 from postroom.model.mail.message import Message
@@ -263,6 +263,8 @@ async def draft_of(ctx: RequestContext, message: Message) -> StoredDraft:
     raw = await ctx.blobs.read(message.raw)
     content = await in_thread(read_back, raw, identity.signature if identity else "")
     is_own_name = identity is not None and (identity.name, identity.email) == content.sender
+    # A forward names the Message-ID of its original too, but is no reply.
+    is_reply = content.subject == reply_subject(content.subject)
     arguments = {
         **({} if is_own_name else {"from": format_address(*content.sender)}),
         "inbox_id": message.inbox_id,
@@ -272,7 +274,7 @@ async def draft_of(ctx: RequestContext, message: Message) -> StoredDraft:
         "subject": content.subject,
         "body_text": content.text,
         "body_html": content.html,
-        "in_reply_to": _answered(message, content),
+        "in_reply_to": message.in_reply_to if is_reply else None,
         "attachments": [_attachment(file) for file in content.attachments],
         "reply_to": _written(content.reply_to),
         "headers": [{"name": name, "value": value} for name, value in content.headers],
@@ -307,12 +309,6 @@ def earlier_mail(message: Message) -> EarlierMail:
 
 def _written(people: tuple[Correspondent, ...]) -> list[str]:
     return [format_address(name, address) for name, address in people]
-
-
-def _answered(message: Message, content: Composition) -> str | None:
-    """The Message-ID that the mail answers; a forward names one too, but is no reply."""
-    is_reply = content.subject == reply_subject(content.subject)
-    return message.in_reply_to if is_reply else None
 
 
 def _attachment(file: OutgoingAttachment) -> dict[str, Any]:

@@ -37,10 +37,8 @@ from postroom.store.search.index import (
 )
 from postroom.store.sql import audit as sql_audit
 from postroom.store.sql import credentials as sql_credentials
-from postroom.store.sql import events as sql_activity
 from postroom.store.sql import events as sql_events
 from postroom.store.sql import inboxes as sql_inboxes
-from postroom.store.sql import installation as sql_health
 from postroom.store.sql import installation as sql_installation
 from postroom.store.sql import rule_jobs, statements
 from postroom.store.sql import rule_plans as sql_plans
@@ -341,18 +339,18 @@ class Store(MemoryStore, WebhookStore):
     has_heartbeat = reads(sql_installation.has_heartbeat)
 
     # Health
-    queue_lengths = reads(sql_health.queue_lengths)
-    leases = reads(sql_health.leases)
+    queue_lengths = reads(sql_installation.queue_lengths)
+    leases = reads(sql_installation.leases)
 
     async def sizes(self) -> StorageSizes:
         """How large the database and the search index are, and how many messages there are."""
-        return await self.engine.read(lambda tx: sql_health.sizes(tx, self.engine))
+        return await self.engine.read(lambda tx: sql_installation.sizes(tx, self.engine))
 
     # Counts per day
-    count_calls = writes_unaudited(sql_activity.count_calls)
-    mail_counts = reads(sql_activity.mail_counts)
-    call_counts = reads(sql_activity.call_counts)
-    remove_counts = writes_unaudited(sql_activity.remove_counts)
+    count_calls = writes_unaudited(sql_events.count_calls)
+    mail_counts = reads(sql_events.mail_counts)
+    call_counts = reads(sql_events.call_counts)
+    remove_counts = writes_unaudited(sql_events.remove_counts)
 
     # Audit log
     audit = reads(sql_audit.find_entries)

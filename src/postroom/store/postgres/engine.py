@@ -216,9 +216,8 @@ class PostgresEngine:
             except psycopg.Error as error:
                 if is_reachable or not is_transient(error) or time.monotonic() > deadline:
                     raise _unusable(error) from error
-                is_reachable = not is_unreachable(
-                    url
-                )  # it may have started meanwhile: one more attempt
+                # It may have started meanwhile: one more attempt.
+                is_reachable = not is_unreachable(url)
                 time.sleep(PAUSE_S)
 
     async def read(self, work: Callable[[Transaction], T]) -> T:

@@ -68,9 +68,8 @@ class Hosts:
 
     def __init__(self, url: str) -> None:
         self._options = conninfo_to_dict(url)
-        lists = {
-            name: _comma_list(self._options.get(name)) for name in ("host", "hostaddr", "port")
-        }
+        names = ("host", "hostaddr", "port")
+        lists = {name: str(self._options.get(name) or "").split(",") for name in names}
         self.count = max(len(lists["host"]), len(lists["hostaddr"]))
         self._lists = {name: words for name, words in lists.items() if len(words) == self.count > 1}
         self._first = 0
@@ -98,10 +97,6 @@ class Hosts:
             if known.items() <= answered.items():
                 self._first = place
                 return
-
-
-def _comma_list(value: object) -> list[str]:
-    return str(value or "").split(",")
 
 
 T = TypeVar("T")

@@ -274,7 +274,8 @@ def _page(
     """One page, best first; the highest name first among equals."""
     keys = sorted(
         (
-            _steps(relevance) << ID_BITS | (document if ids is None else ids[document])
+            min(max(round(_single(relevance * STEPS)), 1), STEPS) << ID_BITS
+            | (document if ids is None else ids[document])
             for document, relevance in relevances
         ),
         reverse=True,
@@ -284,10 +285,6 @@ def _page(
         last = sort_key(page.after)
         offset = sum(key >= last for key in keys)
     return Ranked.of(keys[offset : offset + page.limit], len(keys), offset, state)
-
-
-def _steps(relevance: float) -> int:
-    return min(max(round(_single(relevance * STEPS)), 1), STEPS)
 
 
 def _divided(values: Iterable[float], divisor: float) -> array[float]:

@@ -166,13 +166,11 @@ class Reader:
         """Begin a transaction on one consistent snapshot."""
         self._connection.execute("BEGIN")
         try:
-            yield SqliteTransaction(self._connection, self._valid_cache())
+            # It changes after every commit of another connection.
+            version = self._connection.execute("PRAGMA data_version").fetchone()
+            yield SqliteTransaction(self._connection, self._read_cache.at(version))
         finally:
             self._connection.execute("ROLLBACK")
-
-    def _valid_cache(self) -> dict[object, Any]:
-        """The read cache; `data_version` changes after every commit of another connection."""
-        return self._read_cache.at(self._connection.execute("PRAGMA data_version").fetchone())
 
 
 @contextmanager

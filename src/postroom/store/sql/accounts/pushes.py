@@ -97,12 +97,9 @@ def drop_draft(tx: Transaction, inbox: int, number: int, message_id: str) -> Non
     """Remove the draft of an unsent mail at a provider that sends from Drafts."""
     feeding_account = account_feeding(tx, inbox)
     row = tx.one(RAW, inbox=inbox, n=number)
-    if (
-        feeding_account is None
-        or not feeding_account.traits.sends_from_drafts
-        or row is None
-        or row[1] is None
-    ):
+    if feeding_account is None or row is None or row[1] is None:
+        return
+    if not feeding_account.traits.sends_from_drafts:
         return
     cancel_draft_removal(tx, inbox, message_id)
     _insert(tx, feeding_account.account, None, message_id, "drop_draft", {_DRAFT_FIELD: row[1]})

@@ -15,7 +15,6 @@ from datetime import datetime
 from itertools import islice
 
 from postroom.mail.text.fold import fold
-from postroom.model.inbox import Visible
 from postroom.model.memory import Author, Link, Namespaces
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.memories import memory_links
@@ -150,13 +149,10 @@ def _with_digests(
     for memory, is_removed, removed_by, expires_at in rows:
         is_over = expires_at is not None and expires_at <= seconds(now)
         is_theirs = removed_by == author.key_id if is_removed else not is_over
-        if is_theirs or _is_readable(tx, memory, author.visible):
+        if is_theirs or any(
+            memory_links.is_visible(tx, source, author.visible) for source in _sources(tx, memory)
+        ):
             yield memory
-
-
-def _is_readable(tx: Transaction, memory: int, visible: Visible) -> bool:
-    """Whether the caller can see some of the mail that a memory came from."""
-    return any(memory_links.is_visible(tx, source, visible) for source in _sources(tx, memory))
 
 
 def _among(namespaces: Namespaces) -> Conditions:

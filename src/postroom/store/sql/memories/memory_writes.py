@@ -200,7 +200,8 @@ def _save(tx: Transaction, collection: int, old: Stored | None, new: _New, now: 
             memory=number,
             oldest=old.memory.version - MAX_VERSIONS,
         )
-    _set_tags(tx, number, new.tags)
+    tx.run("DELETE FROM memory_tags WHERE memory = :memory", memory=number)
+    insert_many(tx, "memory_tags", [{"memory": number, "tag": tag} for tag in new.tags])
     if new.trust == "mail":
         texts = _texts(new.text, new.summary)
         store_digests(tx, number, collection, texts, links=new.links, repeated=new.repeated)
@@ -209,11 +210,6 @@ def _save(tx: Transaction, collection: int, old: Stored | None, new: _New, now: 
 
 def _texts(text: str, summary: str | None) -> list[str]:
     return [text] if summary is None else [text, summary]
-
-
-def _set_tags(tx: Transaction, number: int, tags: Sequence[str]) -> None:
-    tx.run("DELETE FROM memory_tags WHERE memory = :memory", memory=number)
-    insert_many(tx, "memory_tags", [{"memory": number, "tag": tag} for tag in tags])
 
 
 def import_memories(

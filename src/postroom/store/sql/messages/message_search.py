@@ -133,6 +133,7 @@ def message(row: Row, attachments: tuple[Attachment, ...]) -> Message:
     )
     details, mailboxes = from_text(row[19]), tuple(from_text(row[11]))
     recipients = details["recipients"] and tuple(Recipient(**r) for r in details["recipients"])
+    unsubscribe = details.get("list_unsubscribe")
     status, send_at = _progress(details, mailboxes) if row[3] else (None, None)
     return Message(
         id=row[0],
@@ -168,13 +169,9 @@ def message(row: Row, attachments: tuple[Attachment, ...]) -> Message:
         status=status,
         send_at=send_at,
         recipients=recipients or None,
-        list_unsubscribe=_unsubscribing(details.get("list_unsubscribe")),
+        list_unsubscribe=ListUnsubscribe(**unsubscribe) if unsubscribe else None,
         hold=hold_in(details),
     )
-
-
-def _unsubscribing(stored: dict[str, Any] | None) -> ListUnsubscribe | None:
-    return ListUnsubscribe(**stored) if stored else None
 
 
 def _line(text: str) -> str:

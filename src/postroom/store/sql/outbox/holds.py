@@ -114,8 +114,13 @@ def _leaving(
         hidden_chars=mail.hidden_chars,
         suspicious=tuple(_suspicious(tx, mail)),
         disclosures=mail.disclosures,
-        sent_last_hour=max(_sent_since(tx, author, since) for author in mail.authors),
-        busiest_hour=min(_busiest_hour(tx, author, since) for author in mail.authors),
+        sent_last_hour=max(
+            int(scalar(tx, SENT_SINCE, caller=author, since=since)) for author in mail.authors
+        ),
+        busiest_hour=min(
+            int(scalar(tx, BUSIEST_HOUR, caller=author, week=since - _WEEK_S, since=since) or 0)
+            for author in mail.authors
+        ),
     )
 
 
@@ -134,14 +139,6 @@ BUSIEST_HOUR = """
         SELECT count(*) AS n FROM sends WHERE caller = :caller AND at > :week AND at <= :since
          GROUP BY at / 3600) AS hours
 """
-
-
-def _sent_since(tx: Transaction, caller: str, since: int) -> int:
-    return int(scalar(tx, SENT_SINCE, caller=caller, since=since))
-
-
-def _busiest_hour(tx: Transaction, caller: str, since: int) -> int:
-    return int(scalar(tx, BUSIEST_HOUR, caller=caller, week=since - _WEEK_S, since=since) or 0)
 
 
 READS = "SELECT message, findings FROM suspicious_reads WHERE caller {among} AND at > :since"

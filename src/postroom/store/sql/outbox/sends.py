@@ -203,13 +203,15 @@ def _store(tx: Transaction, send: NewSend, gate_result: GateResult) -> Sent:
         add_message(tx, delivery)
     if send.answered is not None:
         _mark_answered(tx, send.answered)
-    row_key = _row_key(tx, added.message_id)
+    place = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=added.message_id)
+    inbox, number = place or (0, 0)
     if send.reply_limit is not None:
-        count_replies(tx, row_key[0], _addresses(send), send.message.received_at)
-    insert_sent_copy(tx, *row_key, added.message_id, statuses={r.status for r in recipients})
+        count_replies(tx, inbox, _addresses(send), send.message.received_at)
+    insert_sent_copy(tx, inbox, number, added.message_id, statuses={r.status for r in recipients})
     insert_outbox_entry(
         tx,
-        *row_key,
+        inbox,
+        number,
         recipients,
         seconds(send.send_at or send.message.received_at),
         is_scheduled=send.send_at is not None or gate_result.hold is not None,
@@ -217,7 +219,7 @@ def _store(tx: Transaction, send: NewSend, gate_result: GateResult) -> Sent:
         sent_by=send.caller,
     )
     held = gate_result.hold.reasons if gate_result.hold else ()
-    count_send(tx, row_key[0], send.message.received_at, via=send.via, is_held=bool(held))
+    count_send(tx, inbox, send.message.received_at, via=send.via, is_held=bool(held))
     return Sent(
         added.message_id,
         added.thread_id,
@@ -303,11 +305,6 @@ def _mark_answered(tx: Transaction, message_id: str) -> None:
     feeding_account = account_feeding(tx, row[1])
     if feeding_account is not None:
         insert_push(tx, feeding_account, row[0], message_id, Delta(add_flags=("answered",)))
-
-
-def _row_key(tx: Transaction, message_id: str) -> tuple[int, int]:
-    row = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=message_id)
-    return (row[0], row[1]) if row else (0, 0)
 
 
 def earlier_send(
