@@ -63,16 +63,26 @@ def reads(work: Callable[Concatenate[Transaction, P], T]) -> Method[P, T]:
     return method
 
 
+def unnamed(*_: object, **__: object) -> None:
+    """The arguments do not name the target of the audit entry."""
+
+
 def writes(
-    work: Callable[Concatenate[Transaction, P], T], *, audit_if: Callable[[T], bool] = always
+    work: Callable[Concatenate[Transaction, P], T],
+    *,
+    audit_if: Callable[[T], bool] = always,
+    target: Callable[..., str | None] = unnamed,
 ) -> Method[P, T]:
     """Declare a method that runs *work* in a write transaction, with an audit entry.
 
     There is no entry if *audit_if* is false for the result, or if the store acts for nobody.
+    *target* finds the target of the entry in the arguments, see `AuditedStore.write`.
     """
 
     async def method(self: AuditedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.write(lambda tx: work(tx, *args, **kwargs), audit_if=audit_if)
+        return await self.write(
+            lambda tx: work(tx, *args, **kwargs), audit_if=audit_if, target=target(*args, **kwargs)
+        )
 
     return method
 

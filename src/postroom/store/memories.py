@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from postroom.model.mail.storage import MessageQuery
-from postroom.model.memory import Author, Memory, MemoryChange, Namespaces, Unembedded, Vector
+from postroom.model.memory import Memory, Namespaces, Unembedded
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
 from postroom.store.audited_store import (
@@ -62,6 +62,12 @@ class MemoryStore(AuditedStore):
         self._searcher = IndexSearcher()
         self._ranking = RankingIndex(self._searcher)  # shared with the copies that `by` makes
 
+    save_memory = writes(
+        memory_writes.save_memory, audit_if=is_found, target=lambda change, *_, **__: change.key
+    )
+    remove_memory = writes(
+        sql_memories.remove_memory, audit_if=bool, target=lambda _namespace, key, **_: key
+    )
     import_memories = writes(memory_writes.import_memories)
     memory = reads(sql_memories.get_memory)
     memories = reads(sql_memories.list_memories)
@@ -70,6 +76,7 @@ class MemoryStore(AuditedStore):
     memories_about = reads(memory_links.memories_about)
     tied_memories = reads(memory_links.tied_memories)
     has_ranking_work = reads(_has_ranking_work)
+    store_vectors = writes_unaudited(ranking_index.store_vectors)
     index_messages = writes_unaudited(ranking_index.index_messages)
     count_unembedded = reads(ranking_index.count_unembedded)
     unembedded = reads(ranking_index.unembedded)
@@ -80,25 +87,6 @@ class MemoryStore(AuditedStore):
     similar_memories = ranked(lambda index: index.memories.find_similar)
     rank_mail = ranked(lambda index: index.mail.find)
     unindexed_mail = ranked(lambda index: index.mail.find_unindexed)
-
-    async def save_memory(
-        self, change: MemoryChange, author: Author, *, now: datetime, is_new_allowed: bool
-    ) -> Memory | None:
-        put = partial(
-            memory_writes.save_memory,
-            change=change,
-            author=author,
-            now=now,
-            is_new_allowed=is_new_allowed,
-        )
-        return await self.write(put, audit_if=is_found, target=change.key)
-
-    async def remove_memory(self, namespace: str, key: str, *, now: datetime, by: str = "") -> bool:
-        return await self.write(
-            lambda tx: sql_memories.remove_memory(tx, namespace, key, now, by),
-            audit_if=bool,
-            target=key,
-        )
 
     async def all_memories(self, namespaces: Namespaces, *, now: datetime) -> AsyncIterator[Memory]:
         """All memories of these namespaces, in order of arrival."""
@@ -135,9 +123,6 @@ class MemoryStore(AuditedStore):
                 tx, matching_numbers(tx, newest, self._searcher), model
             )
         )
-
-    async def store_vectors(self, model: str, vectors: Sequence[tuple[Unembedded, Vector]]) -> None:
-        await self.engine.write(lambda tx: ranking_index.store_vectors(tx, model, vectors))
 
     async def remove_vectors_of_other_models(self, model: str) -> None:
         found = await self.engine.read(

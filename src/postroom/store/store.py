@@ -18,8 +18,8 @@ from time import monotonic
 from postroom.errors import MailError
 from postroom.model.event import AuditCheck
 from postroom.model.health import StorageSizes
-from postroom.model.inbox import AddressRights, Label, Mailbox, Visible
-from postroom.model.key import Key, OAuthToken, WebSession
+from postroom.model.inbox import Label, Mailbox, Visible
+from postroom.model.key import Key, WebSession
 from postroom.model.mail.message import BlobKey, MessageRow
 from postroom.model.mail.sending import StoredDraft
 from postroom.model.mail.storage import MessageQuery, RawMessage
@@ -63,6 +63,10 @@ from postroom.store.webhooks import WebhookStore
 
 _AT_ONCE = 500
 _USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+def _id_of(value: Key | StoredDraft, *_: object, **__: object) -> str:
+    return value.id
 
 
 class Store(MemoryStore, WebhookStore):
@@ -156,9 +160,7 @@ class Store(MemoryStore, WebhookStore):
     draft = reads(sql_drafts.get_draft)
     drafts = reads(sql_drafts.list_drafts)
     remove_draft = writes(sql_drafts.remove_draft, audit_if=bool)
-
-    async def save_draft(self, draft: StoredDraft) -> None:
-        await self.write(lambda tx: sql_drafts.save_draft(tx, draft), target=draft.id)
+    save_draft = writes(sql_drafts.save_draft, target=_id_of)
 
     # Outbox
     claim_mail = writes(claims.claim_mail)
@@ -257,24 +259,15 @@ class Store(MemoryStore, WebhookStore):
     identity_at = reads(sql_identities.identity_at)
     remove_identity = writes(sql_identities.remove_identity, audit_if=bool)
     change_identity = writes(sql_identities.change_identity, audit_if=is_found)
-
-    async def check_alias(self, email: str, inbox_id: str, rights: AddressRights) -> None:
-        """Raise what `add_identity` would raise."""
-        await self.engine.read(lambda tx: sql_identities.check_alias(tx, email, inbox_id, rights))
+    check_alias = reads(sql_identities.check_alias)
 
     # Keys
+    add_key = writes(sql_credentials.add_key, audit_if=bool, target=_id_of)
     has_key = reads(sql_credentials.has_key)
     keys = reads(sql_credentials.list_keys)
     keys_by_id = reads(sql_credentials.keys_by_id)
     update_key = writes(sql_credentials.update_key, audit_if=is_found)
     remove_key = writes(sql_credentials.remove_key, audit_if=bool)
-
-    async def add_key(self, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
-        return await self.write(
-            lambda tx: sql_credentials.add_key(tx, key, secret_hash, replaces=replaces),
-            audit_if=bool,
-            target=key.id,
-        )
 
     async def key_by_hash(self, secret_hash: bytes, now: datetime) -> Key | None:
         """The key with this hash, or the grant whose access token has it; its `last_used_at` is
@@ -294,6 +287,7 @@ class Store(MemoryStore, WebhookStore):
         return key
 
     # OAuth
+    add_grant = writes(sql_credentials.add_grant, target=_id_of)
     add_oauth_client = writes(sql_credentials.add_oauth_client)
     oauth_client = reads(sql_credentials.oauth_client)
     oauth_token = reads(sql_credentials.oauth_token)
@@ -302,14 +296,6 @@ class Store(MemoryStore, WebhookStore):
     unfinished_grants = reads(sql_credentials.unfinished_grants)
     signed_in_grants = reads(sql_credentials.signed_in_grants)
     remove_expired_tokens = writes_unaudited(sql_credentials.remove_expired_tokens)
-
-    async def add_grant(
-        self, key: Key, secret_hash: bytes, code: OAuthToken, code_hash: bytes
-    ) -> None:
-        await self.write(
-            lambda tx: sql_credentials.add_grant(tx, key, secret_hash, code, code_hash),
-            target=key.id,
-        )
 
     # Sessions of the web pages
     add_sign_in_link = writes(sql_credentials.add_sign_in_link)

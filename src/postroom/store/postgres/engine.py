@@ -236,7 +236,6 @@ class PostgresEngine:
         return await self.read(work)
 
     async def compute(self, work: Callable[[], T]) -> T:
-        """Run *work*, which does not use the database, in a reader thread."""
         return await asyncio.wrap_future(self._readers.submit(work))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:

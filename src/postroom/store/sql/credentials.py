@@ -32,7 +32,7 @@ KEY_COLUMNS = """id, name, scopes, inboxes, namespaces, accounts, created_at, la
 _KEYS = Listing(KEY_COLUMNS, "keys", "number")
 
 
-def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) -> bool:
+def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
     """Insert a key or replace its secret; False if it exists and is not replaced."""
     if not replaces and has_key(tx, key.id):
         return False

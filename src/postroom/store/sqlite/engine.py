@@ -157,13 +157,11 @@ class SqliteEngine:
         )
 
     async def scan(self, work: Callable[[Transaction], T]) -> T:
-        """Run *work*, which reads many rows once, with a small page cache."""
         return await asyncio.wrap_future(
             self._scanner.submit(partial(self._read, Role.SCANNER, work))
         )
 
     async def compute(self, work: Callable[[], T]) -> T:
-        """Run *work*, which does not use the database, in the scanner thread."""
         return await asyncio.wrap_future(self._scanner.submit(work))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:

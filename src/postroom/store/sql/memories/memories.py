@@ -181,7 +181,9 @@ def memories_after(
 OF_MEMORY = ("memory_versions", "memory_tags", "memory_links", "memory_ties", "memory_shingles")
 
 
-def remove_memory(tx: Transaction, namespace: str, key: str, now: datetime, by: str) -> bool:
+def remove_memory(
+    tx: Transaction, namespace: str, key: str, *, now: datetime, by: str = ""
+) -> bool:
     """Remove a memory with its history, on request of the key *by*."""
     collection = find_collection(tx, collection_of(namespace))
     stored = find_memory(tx, collection, key) if collection is not None else None
