@@ -270,25 +270,21 @@ def _effects(
 ) -> list[RuleEffect]:
     """What each rule did; rules that changed nothing are left out."""
     found = []
-    visible_inboxes = (
-        {rule.id: rule.visible_inboxes for rule in run.rules} if outcomes.outcomes else {}
-    )
-    made_by = {rule.id: (rule.made_by,) if rule.made_by else () for rule in run.rules}
+    rules = {rule.id: rule for rule in run.rules} if outcomes.outcomes else {}
     for outcome in outcomes.outcomes:
         problems = (*outcome.problems, *refused[outcome.rule_id])
         if outcome.actions or problems:
-            caller = run.callers[outcome.rule_id] or NOBODY
-            name, known = outcome.rule.name, visible_inboxes[outcome.rule_id]
+            rule, caller = rules[outcome.rule_id], run.callers[outcome.rule_id] or NOBODY
             found.append(
                 RuleEffect(
-                    outcome.rule_id,
-                    name,
+                    rule.id,
+                    outcome.rule.name,
                     outcome.actions,
                     problems,
                     caller,
                     caller.key_id,
-                    (*made_by[outcome.rule_id], *submitted_by),
-                    known,
+                    (*((rule.made_by,) if rule.made_by else ()), *submitted_by),
+                    rule.visible_inboxes,
                 )
             )
     return found

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -204,14 +204,6 @@ class _Cell:
             return not self.attempts and now >= self.paused_until
         return not self.attempts or now - self.attempts[0] <= SLOW_S
 
-    @contextmanager
-    def attempt(self, began: float) -> Iterator[None]:
-        self.attempts.append(began)
-        try:
-            yield
-        finally:
-            self.attempts.remove(began)
-
     def record(self, outcomes: Mapping[str, Outcome], now: float) -> None:
         """Record whether it accepted or permanently rejected anything: then it responds."""
         self.is_failing = all(o.result in ("deferred", "unknown") for o in outcomes.values())
@@ -271,12 +263,15 @@ class CellSenders:
         if not cell.may_try(now):
             outcome = Outcome("deferred", UNAVAILABLE.format(_domain(envelope.recipients[0])))
             return dict.fromkeys(envelope.recipients, outcome)
-        with cell.attempt(now):
+        cell.attempts.append(now)
+        try:
             outcomes = dict(await cell.sender.transmit(envelope, raw, _accepted))
             unknown = tuple(a for a, outcome in outcomes.items() if outcome.result == "unknown")
             if unknown:  # only the connection may have been lost
                 again = replace(envelope, recipients=unknown)
                 outcomes |= await cell.sender.transmit(again, raw, _accepted)
+        finally:
+            cell.attempts.remove(now)
         cell.record(outcomes, self.clock())
         unconfirmed = Outcome("deferred", UNCONFIRMED)
         return {a: unconfirmed if o.result == "unknown" else o for a, o in outcomes.items()}

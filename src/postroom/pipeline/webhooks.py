@@ -167,7 +167,9 @@ class Webhooks:
 
     async def _deliver(self, job: WebhookJob) -> None:
         try:
-            stopped = await self._stopped(job)
+            stopped = job.event and await webhook_refusal(
+                self.services, job.made_by, only(job.event.inbox_id)
+            )
             posted = await self._attempt(job) if not stopped else WebhookResponse(None, stopped)
             now = self.services.clock()
             is_last = job.event is None or now - job.first_at >= GIVE_UP_AFTER or bool(stopped)
@@ -180,12 +182,6 @@ class Webhooks:
             log.exception("webhooks.failed")
         finally:
             self._in_progress[job.webhook] -= 1
-
-    async def _stopped(self, job: WebhookJob) -> str:
-        """Why the key of the webhook does not allow it this event; empty if it does."""
-        if job.event is None:
-            return ""
-        return await webhook_refusal(self.services, job.made_by, only(job.event.inbox_id))
 
     async def _attempt(self, job: WebhookJob) -> WebhookResponse:
         """The result of an attempt; any failure is a result, and tried again later."""
