@@ -309,11 +309,13 @@ def run_side_effects(
         except MailError as error:
             failed.append(str(error))
     for problem in failed:
-        data = {"rule_id": effect.rule_id, "rule": effect.rule_name, "detail": problem[:500]}
-        add_event(
-            tx, "rule.failed", now, about, {**data, **visibility_detail(effect.visible_inboxes)}
-        )
+        add_event(tx, "rule.failed", now, about, {**_event_data(effect), "detail": problem[:500]})
     return failed
+
+
+def _event_data(effect: RuleEffect) -> dict[str, object]:
+    known = visibility_detail(effect.visible_inboxes)
+    return {"rule_id": effect.rule_id, "rule": effect.rule_name, **known}
 
 
 def visibility_detail(view: Visible) -> dict[str, object]:
@@ -329,10 +331,7 @@ def _run_side_effect(
     plan_id: str | None,
 ) -> None:
     if action.type == "webhook":
-        data: dict[str, object] = {"rule_id": effect.rule_id, "rule": effect.rule_name}
-        event = add_event(
-            tx, "rule.matched", now, about, {**data, **visibility_detail(effect.visible_inboxes)}
-        )
+        event = add_event(tx, "rule.matched", now, about, _event_data(effect))
         # An agent without a key acts for the owner, also for a URL that both use.
         authority = OWNER.key_id if effect.authority == AGENT.key_id else effect.authority
         webhook_authority = WebhookAuthority(authority, effect.caller.inboxes)

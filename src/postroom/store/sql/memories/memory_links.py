@@ -244,27 +244,20 @@ def _exists(tx: Transaction, link: Link) -> bool:
 def redirect_links(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
     """Redirect links from merged threads to the thread they are part of."""
     among, params = any_of("thread", others)
+    which = {"inbox": inbox, "into": into, **params}
     there = "SELECT id FROM threads WHERE +inbox = :inbox AND number"
     tx.run(
         f"""UPDATE memory_links SET target = ({there} = :into), display_target = ({there} = :into)
              WHERE target IN ({there} {among})""",
-        inbox=inbox,
-        into=into,
-        **params,
+        **which,
     )
     tx.run(
         f"""INSERT INTO mail_memory_sources (memory, source)
             SELECT DISTINCT memory, ({there} = :into) FROM mail_memory_sources
              WHERE source IN ({there} {among}) ON CONFLICT DO NOTHING""",
-        inbox=inbox,
-        into=into,
-        **params,
+        **which,
     )
-    tx.run(
-        f"DELETE FROM mail_memory_sources WHERE source IN ({there} {among})",
-        inbox=inbox,
-        **params,
-    )
+    tx.run(f"DELETE FROM mail_memory_sources WHERE source IN ({there} {among})", **which)
 
 
 def unexpired(namespaces: Namespaces, now: datetime) -> Conditions:

@@ -25,15 +25,13 @@ def join_threads(tx: Transaction, inbox: int, into: int, others: Sequence[int]) 
     """Move all messages of some threads into one, whose aliases their ids become."""
     redirect_links(tx, inbox, into, others)
     among, params = any_of("thread", others)
-    tx.put(INSERT_ALIASES.format(among=among), inbox=inbox, into=into, **params)
+    which = {"inbox": inbox, "into": into, **params}
+    tx.put(INSERT_ALIASES.format(among=among), **which)
     for table in ("messages", "thread_ids", "thread_aliases"):
         tx.put(
-            f"UPDATE {table} SET thread = :into WHERE +inbox = :inbox AND thread {among}",
-            inbox=inbox,
-            into=into,
-            **params,
+            f"UPDATE {table} SET thread = :into WHERE +inbox = :inbox AND thread {among}", **which
         )
-    tx.put(f"DELETE FROM threads WHERE +inbox = :inbox AND number {among}", inbox=inbox, **params)
+    tx.put(f"DELETE FROM threads WHERE +inbox = :inbox AND number {among}", **which)
     tx.put(RECOUNT, inbox=inbox, thread=into)
 
 
