@@ -28,8 +28,8 @@ from postroom.store.sql.statements import (
     from_text,
     inbox_number,
     insert_many,
+    insert_numbered,
     moment,
-    scalar,
     seconds,
     stored_view,
     update,
@@ -41,13 +41,7 @@ _BATCH_SIZE = 500
 COLUMNS = """number, id, rule, name, created_at, expires_at, state, total, item_count, counts,
     warnings, max_messages, can_undo, inboxes, visible_inboxes, authors"""
 _ITEM = "message, inbox, subject, sender, date, before, after, actions, reasons"
-INSERT_PLAN = """
-    INSERT INTO plans (id, rule, name, state, total, item_count, counts, warnings, max_messages,
-                       can_undo, inboxes, created_at, expires_at, authors, visible_inboxes)
-    VALUES (:id, :rule, :name, 'open', :total, :item_count, :counts, :warnings, :max_messages,
-            :can_undo, :inboxes, :created_at, :expires_at, :authors,
-            (SELECT visible_inboxes FROM rules WHERE id = :rule)) RETURNING number
-"""
+_OF_RULE = "SELECT made_by, visible_inboxes FROM rules WHERE id = :id"
 """A rule that is hidden because of a removed inbox hides its plans too."""
 
 
@@ -57,12 +51,15 @@ def save_plan(tx: Transaction, plan: Plan, items: Sequence[PlanItem]) -> None:
     expired = "SELECT number FROM plans WHERE expires_at <= :now"
     tx.put(f"DELETE FROM plan_items WHERE plan IN ({expired})", now=now)
     tx.put("DELETE FROM plans WHERE expires_at <= :now", now=now)
-    number = scalar(
+    made_by, visible_inboxes = tx.one(_OF_RULE, id=plan.rule_id) or (None, None)
+    authors = dict.fromkeys((*plan.authors, *([made_by] if made_by else ())))
+    number = insert_numbered(
         tx,
-        INSERT_PLAN,
+        "plans",
         id=plan.id,
         rule=plan.rule_id,
         name=plan.name,
+        state="open",
         total=plan.total,
         item_count=plan.kept,
         counts=dumps(plan.actions_by_type),
@@ -72,15 +69,10 @@ def save_plan(tx: Transaction, plan: Plan, items: Sequence[PlanItem]) -> None:
         inboxes=stored_view(plan.inboxes),
         created_at=now,
         expires_at=seconds(plan.expires_at),
-        authors=dumps(_authors(tx, plan)),
+        authors=dumps(list(authors)),
+        visible_inboxes=visible_inboxes,
     )
     insert_many(tx, "plan_items", [_item_values(number, n, item) for n, item in enumerate(items)])
-
-
-def _authors(tx: Transaction, plan: Plan) -> list[str]:
-    """The keys that made a plan and its rule."""
-    made_by = scalar(tx, "SELECT made_by FROM rules WHERE id = :id", id=plan.rule_id)
-    return list(dict.fromkeys((*plan.authors, *([made_by] if made_by else ()))))
 
 
 def remove_inbox_from_plans(tx: Transaction, inbox_id: str) -> None:
