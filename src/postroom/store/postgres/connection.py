@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -269,12 +268,3 @@ def _mail_error(error: psycopg.Error) -> MailError:
     if isinstance(error, (pg_errors.ProgramLimitExceeded, psycopg.IntegrityError)):
         return Unstorable("the database rejected this; see the log")
     return MailError("the database rejected this; see the log")
-
-
-@contextmanager
-def postgres_errors() -> Iterator[None]:
-    """Translate errors of psycopg."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise translated(error) from error

@@ -31,7 +31,6 @@ from postroom.store.postgres.connection import (
     connect,
     is_transient,
     is_unreachable,
-    postgres_errors,
     translated,
 )
 from postroom.store.postgres.liveness import Hosts, Liveness, StuckWriter
@@ -294,15 +293,14 @@ class PostgresEngine:
             connection.close()
 
     def _read(self, work: Callable[[Transaction], T], queued_at: float) -> T:
-        with postgres_errors():
-            while True:
-                try:
-                    return self._read_once(work)
-                except psycopg.Error as error:
-                    is_late = self._is_stopping or time.monotonic() > queued_at + self._patience_s
-                    if is_late or not is_transient(error):
-                        raise
-                    time.sleep(PAUSE_S)
+        while True:
+            try:
+                return self._read_once(work)
+            except psycopg.Error as error:
+                is_late = self._is_stopping or time.monotonic() > queued_at + self._patience_s
+                if is_late or not is_transient(error):
+                    raise translated(error) from error
+                time.sleep(PAUSE_S)
 
     def _read_once(self, work: Callable[[Transaction], T]) -> T:
         connection = self._connected()

@@ -314,15 +314,10 @@ def memories_about(
 
 
 def _recalled(row: Row) -> RecalledMemory:
-    return RecalledMemory(
-        namespace=row[0],
-        key=row[1],
-        summary=summary_of(row[3]) if row[2] is None else row[2],
-        about=row[7],
-        trust=row[4],
-        updated_at=moment(row[6]),
-        stale=bool(row[5]) or None,
-    )
+    namespace, key, summary, text, trust, is_stale, updated_at, about, _ = row
+    summary = summary_of(text) if summary is None else summary
+    stale = bool(is_stale) or None
+    return RecalledMemory(namespace, key, summary, about, trust, moment(updated_at), stale=stale)
 
 
 _ENOUGH_SHINGLES = 3
