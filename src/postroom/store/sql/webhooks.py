@@ -121,15 +121,10 @@ def _webhook(row: Row) -> Webhook:
     return Webhook(row[0], row[1], types, view, created_at, enabled, made_by=row[6])
 
 
-def is_visible(row: Row, visible: Visible) -> bool:
-    """Whether a webhook is visible: the caller must see all inboxes that it was created for."""
-    return visible.covers(visible_inboxes(row))
-
-
 def visible_inboxes(row: Row) -> Visible:
     """The inboxes that a webhook was created for, or those of the key of its rule.
 
-    Removed inboxes stay included.
+    Removed inboxes stay included. A caller must see all of them to see the webhook.
     """
     return view_in(row[3] if row[5] is None else row[5])
 
@@ -137,7 +132,7 @@ def visible_inboxes(row: Row) -> Visible:
 def list_webhooks(tx: Transaction, visible: Visible, page: Slice) -> Found[Webhook]:
     """One page of webhooks, oldest first."""
     rows = tx.all(f"SELECT {COLUMNS} FROM webhooks ORDER BY number")
-    found = [_webhook(row) for row in rows if is_visible(row, visible)]
+    found = [_webhook(row) for row in rows if visible.covers(visible_inboxes(row))]
     return page_of(found, page)
 
 
@@ -151,7 +146,7 @@ def _row(tx: Transaction, webhook_id: str, visible: Visible) -> Row:
 
 def find_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> Row | None:
     row = tx.one(f"SELECT {COLUMNS}, number FROM webhooks WHERE id = :id", id=webhook_id)
-    return row if row is not None and is_visible(row, visible) else None
+    return row if row is not None and visible.covers(visible_inboxes(row)) else None
 
 
 def has_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> bool:
