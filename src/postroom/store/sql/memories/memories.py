@@ -57,9 +57,6 @@ class Stored:
 
     number: int
     summary: str | None
-    text: str
-    tags: tuple[str, ...]
-    links: tuple[Link, ...]
     is_owners: bool
     memory: Memory
 
@@ -69,9 +66,8 @@ def find_memory(tx: Transaction, collection: int, key: str) -> Stored | None:
     row = tx.one(FIND, collection=collection, key=key)
     if row is None:
         return None
-    links = memory_links.links_of(tx, row[0])
-    memory = memory_of(row, links)
-    return Stored(row[0], row[3], row[4], memory.tags, links, bool(row[7]), memory)
+    memory = memory_of(row, memory_links.links_of(tx, row[0]))
+    return Stored(row[0], row[3], bool(row[7]), memory)
 
 
 def memory_of(row: Row, links: tuple[Link, ...]) -> Memory:

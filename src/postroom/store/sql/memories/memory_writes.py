@@ -111,12 +111,13 @@ def _changed(
     tx: Transaction, old: Stored | None, change: MemoryChange, author: Author, now: datetime
 ) -> _New:
     """The memory after a change. Raises InvalidInput, NotFound, Forbidden."""
-    text = change.text if change.text is not None else (old.text if old else None)
+    was = old.memory if old else None
+    text = change.text if change.text is not None else (was.text if was else None)
     if text is None:
         raise InvalidInput("text: is required, since there is no memory under this key yet")
-    links = _links(tx, old, change, author)
-    before = old.memory.trust if old else None
-    trust = trust_of(change, author, before, links=links, known=old.links if old else ())
+    links = _links(tx, was, change, author)
+    before = was.trust if was else None
+    trust = trust_of(change, author, before, links=links, known=was.links if was else ())
     summary = change.summary if change.summary is not None else (old.summary if old else None)
     summary = summary or None
     repeated: Sequence[int] = ()
@@ -126,17 +127,15 @@ def _changed(
     return _New(
         summary=summary,
         text=text,
-        tags=change.tags if change.tags is not None else (old.tags if old else ()),
+        tags=change.tags if change.tags is not None else (was.tags if was else ()),
         links=links,
         trust=trust,
         is_owners=author.is_owner or (old is not None and old.is_owners),
         is_stale=change.is_stale
-        or (
-            old is not None and bool(old.memory.stale) and memory_links.has_removed_mail(tx, links)
-        ),
+        or (was is not None and bool(was.stale) and memory_links.has_removed_mail(tx, links)),
         expires_at=expiry_of(
             change,
-            old.memory.expires_at if old else None,
+            was.expires_at if was else None,
             is_new_mail=trust == "mail" and before != "mail",
             now=now,
         ),
@@ -146,16 +145,16 @@ def _changed(
 
 
 def _links(
-    tx: Transaction, old: Stored | None, change: MemoryChange, author: Author
+    tx: Transaction, was: Memory | None, change: MemoryChange, author: Author
 ) -> tuple[Link, ...]:
-    known = old.links if old else ()
+    known = was.links if was else ()
     if change.links is None:
         return known
     if change.follows_links:
         memory_links.check_links(tx, change.links, known=known, visible=author.visible)
     # A rule replaces the sources of its memory; others may not remove them.
     is_free = author.is_owner or change.at_most == "mail"
-    if old is not None and old.memory.trust == "mail" and not is_free:
+    if was is not None and was.trust == "mail" and not is_free:
         memory_links.refuse_source_removal(tx, change.links, known=known)
     return change.links
 
@@ -164,10 +163,10 @@ def _is_unchanged(old: Stored, change: MemoryChange, author: Author) -> bool:
     """Whether a change would leave the memory as it is."""
     was = old.memory
     return (
-        change.text in (None, old.text)
+        change.text in (None, was.text)
         and (change.summary is None or (change.summary or None) == old.summary)
-        and change.tags in (None, old.tags)
-        and change.links in (None, old.links)
+        and change.tags in (None, was.tags)
+        and change.links in (None, was.links)
         and change.expires_at in (None, was.expires_at)
         and not (change.clears_expiry and was.expires_at is not None)
         and not (change.vouches and author.is_owner and was.trust != "user")
