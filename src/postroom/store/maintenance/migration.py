@@ -286,7 +286,9 @@ class Migration:
         is_backup = await self.is_from_backup()
         if not self._is_copy and not is_backup:
             # Before the target can be opened, so that never both can.
-            await self._source.write(self._mark_source)
+            await self._source.write(
+                lambda tx: mark_migrated(tx, state_of(tx), self._token, self._to, self._place)
+            )
             await self._check_equal()
         counters = await self._source.read(self._last_numbers)
         metadata = await self._source.read(lambda tx: tx.all(METADATA))
@@ -300,9 +302,6 @@ class Migration:
             return restore_backup(tx) if is_backup else 0
 
         return await self._write(take_over)
-
-    def _mark_source(self, tx: Transaction) -> None:
-        mark_migrated(tx, state_of(tx), self._token, self._to, self._place)
 
     async def _check_equal(self) -> None:
         """Compare once more, now that the source cannot be written to. Raises Conflict."""

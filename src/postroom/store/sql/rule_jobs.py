@@ -162,19 +162,10 @@ def _rule_plan(tx: Transaction, number: int, plan: Plan) -> RulePlan:
     # The text begins with the id; it has no character that LIKE treats specially but `_`.
     details = f'{{"plan_id":"{plan.id}"%'
     by: Row | None = None if is_open else tx.one(APPLIED_BY, number=number, details=details)
+    shared = {name: getattr(plan, name) for name in RulePlan.__slots__ if hasattr(plan, name)}
     return RulePlan(
-        id=plan.id,
-        rule_id=plan.rule_id,
-        name=plan.name,
-        state=plan.state,
-        created_at=plan.created_at,
-        expires_at=plan.expires_at,
+        **shared,
         applied_at=None if is_open else plan.expires_at - UNDO_PERIOD,
-        total=plan.total,
-        actions_by_type=plan.actions_by_type,
-        warnings=plan.warnings,
-        max_messages=plan.max_messages,
-        can_undo=plan.can_undo,
         applied_by=by[0] if by else None,
         via=by[1] if by else None,
     )
