@@ -84,7 +84,7 @@ async def test_deleting_mail_deletes_its_memories_or_makes_them_stale(
 
 
 @pytest.mark.parametrize(
-    "since", [{"text": None, "tags": ("x",)}, {"text": "Learnt.", "at_most": "mail"}]
+    "since", [{"text": None, "tags": ("x",)}, {"text": "Learnt.", "max_trust": "mail"}]
 )
 async def test_a_memory_that_the_owner_wrote_survives_its_mail(
     store: Store, services: Services, inbox: Inbox, since: dict[str, Any]
