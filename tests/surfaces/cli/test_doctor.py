@@ -249,14 +249,14 @@ def test_doctor_says_which_process_receives_mail(postroom, inbox, data, monkeypa
     assert f"(process {os.getpid()})" in detail_of(other, "smtp")
 
 
-async def test_doctor_tests_the_relay_without_sending(process, inbox):
+async def test_doctor_tests_the_relay_without_sending(forked, inbox):
     def login(line):
         known = b64encode(b"\0ana\0right").decode()
         return b"235 ok" if line == f"AUTH PLAIN {known}" else b"535 no"
 
     async def examined(url):
         words = ("doctor", "-o", "json")
-        return await asyncio.to_thread(process, *words, POSTROOM_RELAY_URL=url, POSTROOM_PORT="0")
+        return await asyncio.to_thread(forked, *words, POSTROOM_RELAY_URL=url, POSTROOM_PORT="0")
 
     script = {"EHLO": b"250-x\r\n250-SIZE 10485760\r\n250 AUTH PLAIN", "AUTH": login}
     async with relaying(script) as relay:
