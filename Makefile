@@ -82,10 +82,14 @@ corpora: ## Score the reading of real mail: make corpora CORPORA=folder
 	@scripts/setup run
 	@.venv/bin/python -m bench.corpora "$(CORPORA)"
 
-fuzz: setup ## Throw bytes at the readers of mail and at REST for longer than make test does
+fuzz: setup ## Throw bytes at the readers of mail and at REST for longer, and run the long cases
+	@scripts/system-packages test
+	@.venv/bin/python -m pytest -q -m long -n auto --ignore tests/faults --ignore tests/cells \
+		--ignore tests/surfaces/rest/test_schemathesis.py
 	@.venv/bin/python -m pytest -q tests/fuzz --hypothesis-profile=fuzz
-	@SCHEMATHESIS_EXAMPLES=50 .venv/bin/python -m pytest -q tests/surfaces/rest/test_schemathesis.py
+	@SCHEMATHESIS_EXAMPLES=50 .venv/bin/python -m pytest -q -m "" tests/surfaces/rest/test_schemathesis.py
 	@VISIBILITY=all .venv/bin/python -m pytest -q tests/surfaces/web/test_visibility.py
+	@LOOKS=all .venv/bin/python -m pytest -q tests/surfaces/web -k "accessible or wider or every_screen"
 
 bench-approval: ## Measure what the gate of outgoing mail costs per send
 	@scripts/setup run
@@ -129,7 +133,7 @@ rule-runs: setup ## Plan, apply and undo 5,000 random rules: what is planned is 
 faults: setup ## Kill, cut, fill and fail a real server: make faults SCALE=0.1 (1 is the full run)
 	@scripts/system-packages test
 	@.venv/bin/python -m tests.faults.drills $(or $(SCALE),0.1) $(DRILLS)
-	@DEFECTS=all .venv/bin/python -m pytest -q tests/faults/test_drills.py -k notices
+	@.venv/bin/python -m pytest -q -m long tests/faults tests/cells
 
 faults-backup: setup ## Back up a busy installation repeatedly: make faults-backup BACKUPS=100
 	@.venv/bin/python -m tests.faults.backups $(or $(BACKUPS),10)

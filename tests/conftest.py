@@ -20,7 +20,12 @@ from tests.servers.postgres import running as running_postgres
 
 ROOT = Path(__file__).parents[1]
 
-pytest_plugins = ["tests.plugins.skips", "tests.plugins.temporary_folders"]
+pytest_plugins = [
+    "tests.plugins.long_cases",
+    "tests.plugins.skips",
+    "tests.plugins.temporary_folders",
+    "tests.plugins.tls_contexts",
+]
 
 # No deadline: on a busy machine an example may be slow, and nothing here measures time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

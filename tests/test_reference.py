@@ -251,6 +251,11 @@ def fixture(tmp_path_factory) -> Iterator[ApiFixture]:
         yield ApiFixture(server, receiver)
 
 
+UNTIL_THE_FIRST_EVENT = """%s > events &
+for _ in {1..600}; do grep -q '^event: ' events && break; sleep 0.1; done
+kill $!; cat events"""
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_the_call_works_with_curl(call: Call, fixture: ApiFixture, tmp_path: Path):
     (tmp_path / "one.eml").write_bytes(mail("Invoice 7", sender=SUPPORT, to=SUPPORT))
@@ -258,7 +263,7 @@ def test_the_call_works_with_curl(call: Call, fixture: ApiFixture, tmp_path: Pat
         "curl -s", "curl -w '\\n%{http_code}' -s"
     )
     if call.operation == "stream_events":
-        script = f"({script.strip()} & sleep 0.5; kill $!) || true"
+        script = UNTIL_THE_FIRST_EVENT % script.strip()
     env = {"KEY": fixture.server.key, "APPROVER_KEY": fixture.approver, "PATH": "/usr/bin:/bin"}
 
     ran = subprocess.run(

@@ -50,13 +50,9 @@ def words_of(name: str) -> set[str]:
     return {part.lower() for part in _PARTS.findall(name)}
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.name))
-def test_no_name_is_an_old_metaphor(path: Path) -> None:
-    assert set() == metaphors_in(path)
-
-
-def test_no_name_in_tests_is_an_old_metaphor() -> None:
-    found = {path: metaphors_in(path) for path in TESTS.rglob("*.py")}
+@pytest.mark.parametrize("folder", [SOURCE, TESTS], ids=["src", "tests"])
+def test_no_name_is_an_old_metaphor(folder: Path) -> None:
+    found = {path: metaphors_in(path) for path in folder.rglob("*.py")}
 
     assert found
     assert {} == {str(path.relative_to(ROOT)): names for path, names in found.items() if names}

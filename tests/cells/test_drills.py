@@ -1,8 +1,13 @@
-"""A small run of the drills on cells; `make faults-cells` runs them for longer."""
+"""A small run of the drills on cells; `make faults-cells` runs them for longer.
+
+`make faults` runs those that are marked `long`.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import pytest
 
 from tests.faults.cell_commits import killed_in_commits
 from tests.faults.cell_mail import killed_by_turns
@@ -19,6 +24,7 @@ def test_mail_between_cells_arrives_once_although_both_are_killed(two_cells: lis
     assert found.acknowledged
 
 
+@pytest.mark.long
 def test_a_cell_is_added_under_load(
     router: Nginx, two_cells: list[Cell], postgres_server: postgres.Postgres, tmp_path: Path
 ) -> None:
@@ -36,6 +42,7 @@ def test_a_client_that_follows_events_of_eight_writers_misses_none(
     assert 40 == found.acknowledged
 
 
+@pytest.mark.long
 def test_a_cell_without_a_database_is_unavailable_and_the_others_work(
     postgres_server: postgres.Postgres, tmp_path: Path
 ) -> None:
@@ -49,6 +56,7 @@ def test_a_cell_without_a_database_is_unavailable_and_the_others_work(
     assert found.is_clean, found
 
 
+@pytest.mark.long
 def test_the_standby_of_a_cell_is_promoted_under_load() -> None:
     found = promoted(1, 1.0, processes=1)
 

@@ -25,6 +25,17 @@ from tests.servers.postroom import Running, running
 __all__ = ["agent", "box", "dovecot", "live_server", "other_box", "variables", "work_box"]
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of MCP on PostgreSQL only `make fuzz` runs all: REST is tested there, and MCP on SQLite."""
+    for item in items:
+        case = getattr(item, "callspec", None)
+        given = case.params if case else {}
+        surface = str(given.get("client") or given.get("kind"))
+        if given.get("server") == "postgres" and surface.startswith("mcp"):
+            item.add_marker(pytest.mark.long)
+
+
 @pytest.fixture(scope="session", params=["sqlite", "postgres"])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

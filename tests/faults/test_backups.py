@@ -1,6 +1,8 @@
-"""A small run of the backup drill; it also detects a planted defect."""
+"""A small run of the backup drill; it also detects a planted defect, in `make faults`."""
 
 from __future__ import annotations
+
+import pytest
 
 from tests.faults.backups import run_backups
 
@@ -12,6 +14,7 @@ def test_each_backup_under_load_is_a_consistent_snapshot() -> None:
     assert found.mails > 0
 
 
+@pytest.mark.long
 def test_a_backup_without_the_wal_is_detected() -> None:
     backups = (
         run_backups(1, per_s=30, every_s=0.5, defect="copy_database_without_wal") for _ in range(6)

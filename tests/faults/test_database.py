@@ -1,4 +1,7 @@
-"""A small run of the drills on PostgreSQL; they also detect planted defects."""
+"""A small run of the drills on PostgreSQL; they also detect planted defects.
+
+`make faults` runs those that are marked `long`.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,7 @@ def test_killing_the_database_under_load_only_delays_requests() -> None:
     assert float("inf") not in found.back_after_s
 
 
+@pytest.mark.long
 def test_broken_connections_only_delay_requests() -> None:
     found = cut_off(3, 1.0)
 
@@ -45,11 +49,11 @@ def test_broken_connections_only_delay_requests() -> None:
     "drill",
     [
         partial(killed_while_receiving, 1),
-        partial(killed_while_importing, 1),
-        partial(killed_while_syncing, 1),
+        pytest.param(partial(killed_while_importing, 1), marks=pytest.mark.long),
+        pytest.param(partial(killed_while_syncing, 1), marks=pytest.mark.long),
         partial(killed_while_sending, 2),
-        partial(strange_relays, 8),
-        partial(one_key, 1),
+        pytest.param(partial(strange_relays, 8), marks=pytest.mark.long),
+        pytest.param(partial(one_key, 1), marks=pytest.mark.long),
     ],
     ids=lambda drill: drill.func.__name__,
 )
@@ -63,7 +67,7 @@ def test_each_drill_is_clean_on_postgresql(
     ("drill", "defect"),
     [
         (partial(killed_while_receiving, 2), "ack_before_commit"),
-        (partial(one_key, 1), "ignore_idempotency_keys"),
+        pytest.param(partial(one_key, 1), "ignore_idempotency_keys", marks=pytest.mark.long),
     ],
     ids=lambda value: value if isinstance(value, str) else value.func.__name__,
 )
@@ -73,5 +77,6 @@ def test_a_drill_notices_a_defect(
     assert not drill(defect=defect, POSTROOM_DATABASE_URL=database_url).is_clean
 
 
+@pytest.mark.long
 def test_asynchronous_commits_are_detected() -> None:
     assert restarted(2, 1.5, defect="commit_asynchronously").lost

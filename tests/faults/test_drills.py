@@ -1,12 +1,13 @@
 """A small run of the fault drills; each also detects a planted defect.
 
-`make faults` plants every defect (`DEFECTS=all`), a normal run only some.
+`make faults` runs every drill for longer and plants every defect; a normal run has only some.
 """
 
 from __future__ import annotations
 
 import os
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -70,15 +71,28 @@ NOTICED = [
 ]
 """Each drill, and defects that it must detect."""
 
-ALWAYS = {
-    "ack_before_commit",
-    "skip_attempt_record",
-    "continue_after_failed_sync",
-    "ignore_send_at",
-    "never_sync",
-    "ignore_idempotency_keys",
+OFTEN = {
+    killed_while_receiving,
+    killed_while_syncing,
+    killed_while_sending,
+    killed_while_calling_webhooks,
+    crash_points,
+    broken_disk,
+    one_key,
 }
-PLANTED = [row for row in NOTICED if os.environ.get("DEFECTS") == "all" or row[1] in ALWAYS]
+"""What a normal run makes fail: each way in and out, the order of writes, and the disk."""
+ALWAYS = {"ack_before_commit", "skip_attempt_record", "never_sync"}
+"""Defects that a normal run plants."""
+
+
+def quick(drill: partial[Outcome]) -> Any:
+    marks = [] if drill.func in OFTEN else [pytest.mark.long]
+    return pytest.param(drill, marks=marks, id=drill.func.__name__)
+
+
+def planted(drill: partial[Outcome], defect: str) -> Any:
+    marks = [] if defect in ALWAYS else [pytest.mark.long]
+    return pytest.param(drill, defect, marks=marks, id=f"{drill.func.__name__}-{defect}")
 
 
 def test_every_drill_has_a_quick_run_and_a_defect() -> None:
@@ -89,7 +103,7 @@ def test_every_drill_has_a_quick_run_and_a_defect() -> None:
 
 
 @pytest.mark.may_skip("needs root, to mount a small disk")
-@pytest.mark.parametrize("drill", QUICK, ids=lambda drill: drill.func.__name__)
+@pytest.mark.parametrize("drill", [quick(one) for one in QUICK])
 def test_nothing_is_lost_duplicated_or_corrupted(drill: partial[Outcome]) -> None:
     only_root(drill)
 
@@ -97,9 +111,7 @@ def test_nothing_is_lost_duplicated_or_corrupted(drill: partial[Outcome]) -> Non
 
 
 @pytest.mark.may_skip("needs root, to mount a small disk")
-@pytest.mark.parametrize(
-    ("drill", "defect"), PLANTED, ids=[f"{d.func.__name__}-{defect}" for d, defect in PLANTED]
-)
+@pytest.mark.parametrize(("drill", "defect"), [planted(*row) for row in NOTICED])
 def test_a_drill_notices_a_defect(drill: partial[Outcome], defect: str) -> None:
     only_root(drill)
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
@@ -228,6 +228,7 @@ def test_bodies_arrive_unchanged(text: str | None, html: str | None) -> None:
 
 
 @given(anything)
+@example("bücher@bücher.example")
 def test_typed_addresses_are_valid_or_refused(text: str) -> None:
     try:
         found = parse_address_list(text)
@@ -236,7 +237,7 @@ def test_typed_addresses_are_valid_or_refused(text: str) -> None:
 
     for _, address in found:
         assert 1 == address.count("@") or '"' in address
-        assert address.isascii()
+        assert address.rpartition("@")[2].isascii()
         assert address.isprintable()
 
 

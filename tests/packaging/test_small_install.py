@@ -201,6 +201,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.long_cases("mcp-postgres", "mcp-s3", "mcp-s3 for SES")
 @pytest.mark.parametrize("extra", SETTINGS)
 @pytest.mark.parametrize("command", ["inbox list", "mcp"])
 def test_a_setting_names_the_extra_that_it_needs(small, data, extra, command):

@@ -166,6 +166,8 @@ async def test_other_mail_does_not_wait_for_a_cell_that_hangs(
         await until_status(ctx, inside, {SEA: "sent"})
         await until_status(ctx, outside, {ANA: "sent"})
 
+    assert ([], [[SEA]], [[ANA]]) == (took(bee), took(sea), took(relay))
+
 
 async def test_a_cell_that_fails_is_tried_by_one_mail_at_a_time(
     cell: RequestContext, clock: Clock
@@ -198,6 +200,8 @@ async def test_a_rejection_by_a_cell_is_permanent(cell: RequestContext) -> None:
     ):
         sent = await send(cell, to=[BEE])
         await until_status(cell, sent, {BEE: "failed"})
+
+    assert (1, []) == (bee.connections, bee.mails)
 
 
 async def test_mail_to_another_cell_needs_approval_like_other_mail(

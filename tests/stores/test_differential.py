@@ -22,6 +22,7 @@ QUESTIONS = 40
 REMOVED = "SELECT 1 FROM search_sets WHERE name = 'removed' AND length(value) > 1"
 
 
+@pytest.mark.long_cases("1")
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_both_databases_give_the_same_results(
     tmp_path: Path, database_url: str, seed: int

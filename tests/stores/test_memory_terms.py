@@ -45,6 +45,7 @@ class Oracle:
         return {key: min(s / whole, 1) ** 2 for key, s in scores.items() if s > 0}
 
 
+@pytest.mark.long_cases("sqlite-3", "postgres-1", "postgres-2", "postgres-3")
 @pytest.mark.parametrize("seed", range(4))
 async def test_the_index_agrees_with_an_oracle_through_any_history(
     store: Store, monkeypatch: pytest.MonkeyPatch, seed: int

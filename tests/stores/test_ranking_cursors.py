@@ -80,6 +80,7 @@ async def walk(stores: list[Store], read: Read, happens: Callable[[int], Awaitab
     return seen
 
 
+@pytest.mark.long_cases("postgres-words", "postgres-meaning")
 @pytest.mark.parametrize("kind", ["words", "meaning", "meaning among many", "keywords"])
 async def test_pages_show_each_lasting_document_once(
     store: Store,
@@ -167,6 +168,7 @@ async def test_mail_that_arrives_between_pages_does_not_shift_them(
     assert len(seen) == len({name for name, _ in seen})
 
 
+@pytest.mark.long_cases("postgres-words", "postgres-meaning")
 @pytest.mark.parametrize("kind", ["words", "meaning", "meaning among many", "keywords"])
 async def test_a_cursor_continues_after_most_of_its_collection_is_removed(
     store: Store,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from postroom.surfaces.cli.program import main
@@ -111,6 +112,12 @@ def forked(data: Path) -> Postroom:
         return CliResult(done.code, done.out.decode(), done.err.decode())
 
     return run
+
+
+def run_sql(data: Path, sql: str) -> Any:
+    """Run a statement on the store in this folder; the first value of its result."""
+    with apsw.Connection(str(data / "postroom.db")) as database:
+        return database.execute(sql).get
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from tests.servers.postroom import environment, write_program
 
 
 @pytest.fixture
-def complete(process):
+def complete(forked):
     """The completions of an incomplete line."""
 
     def run(line: str, shell: str = "bash", **env: str) -> list[str]:
         words = line.split()
         at = len(words) - (not line.endswith(" "))
-        done = process(
+        done = forked(
             COMP_WORDS=line, COMP_CWORD=str(at), _POSTROOM_COMPLETE=f"{shell}_complete", **env
         )
         assert (0, "") == (done.code, done.err)

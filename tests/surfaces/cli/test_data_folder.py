@@ -17,7 +17,7 @@ from postroom.surfaces.cli import session
 from postroom.surfaces.cli.command_table import COMMANDS, PlainCommand
 from postroom.surfaces.cli.program import main
 from tests.mails import mail
-from tests.servers.postroom import command, environment
+from tests.servers.postroom import command, environment, forked_command
 
 FREE = {"config", "doctor", "completion", "version", "rule check", "rule test", "migrate"}
 """Commands that do not open the store of --data."""
@@ -81,7 +81,7 @@ def test_a_command_that_creates_a_store_says_so_once(tmp_path: Path, words: list
     said = []
     for _ in range(2):
         ran = subprocess.run(
-            command("--data", str(folder), *words),
+            forked_command("--data", str(folder), *words),
             cwd=tmp_path,
             env=environment(folder),
             input=b"",
@@ -150,13 +150,13 @@ def test_only_the_owner_of_a_folder_can_use_it(
 
 @pytest.mark.may_skip("only root can give a folder to another user")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
-def test_root_leaves_nothing_in_the_folder_of_another_user(process, inbox, data: Path) -> None:
+def test_root_leaves_nothing_in_the_folder_of_another_user(forked, inbox, data: Path) -> None:
     before = sorted(path.name for path in data.rglob("*"))
     for path in (data, *data.rglob("*")):
         os.chown(path, 54321, 54321)
 
     for words in (["inbox", "list"], ["serve", "--port", "0"], ["mcp"], ["doctor"]):
-        ran = process(*words)
+        ran = forked(*words)
 
         assert ran.code, ran
         told = ran.out + ran.err
@@ -209,10 +209,10 @@ def on_terminal(*words: str, data: Path) -> str:
 
 
 def test_a_new_key_of_the_owner_goes_to_a_terminal_or_to_a_private_file(
-    process, inbox, data: Path
+    forked, inbox, data: Path
 ) -> None:
     for words in (["key", "reset"], ["key", "reset", "-o", "json"]):
-        ran = process(*words)
+        ran = forked(*words)
         path = data / "owner.key"
         key = path.read_text().strip()
 

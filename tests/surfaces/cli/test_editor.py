@@ -111,9 +111,9 @@ def test_a_head_that_cannot_be_read_is_told_and_the_text_is_kept(data, inbox, ed
     assert "kept in" in seen
 
 
-def test_without_an_editor_or_a_terminal_the_text_is_asked_for(data, process, inbox):
+def test_without_an_editor_or_a_terminal_the_text_is_asked_for(data, forked, inbox):
     missing = on_a_terminal(data, "send", EDITOR="no-such-editor", code=2)
-    piped = process("send", "--to", "a@b.example", "--subject", "x", EDITOR="false")
+    piped = forked("send", "--to", "a@b.example", "--subject", "x", EDITOR="false")
 
     assert "the editor no-such-editor is not installed; set EDITOR" in missing
     assert (2, True) == (piped.code, "--text" in piped.err)

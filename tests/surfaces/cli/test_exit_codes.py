@@ -175,13 +175,13 @@ def test_a_caller_that_closed_its_streams_is_no_error(data, inbox, closed):
     assert (">&-" in closed) == (not done.stdout)
 
 
-def test_an_error_of_the_database_is_shown(process, database_url):
-    made = process("inbox", "create", POSTROOM_DATABASE_URL=database_url)
+def test_an_error_of_the_database_is_shown(forked, database_url):
+    made = forked("inbox", "create", POSTROOM_DATABASE_URL=database_url)
     assert 0 == made.code, made.err
     with psycopg.connect(database_url, autocommit=True) as admin:
         admin.execute("ALTER TABLE inboxes RENAME TO others")
 
-    refused = process("inbox", "list", POSTROOM_DATABASE_URL=database_url)
+    refused = forked("inbox", "list", POSTROOM_DATABASE_URL=database_url)
 
     assert 1 == refused.code
     (line, _) = refused.err.splitlines()

@@ -132,13 +132,13 @@ def test_an_exported_maildir_is_read_by_other_programs(postroom, receive):
     assert ("Hello", "FS") == (message["subject"], message.get_flags())
 
 
-def test_an_export_can_be_compressed_or_piped(postroom, process, receive):
+def test_an_export_can_be_compressed_or_piped(postroom, forked, receive):
     receive(mail())
     to = ("--inbox", "bo@postroom.localhost")
 
     postroom("export", "a.mbox", *to)
     postroom("export", "a.mbox.xz", *to)
-    piped = process("export", "-", *to)
+    piped = forked("export", "-", *to)
 
     plain = Path("a.mbox").read_bytes()
     assert plain == lzma.decompress(Path("a.mbox.xz").read_bytes()) == piped.out.encode()

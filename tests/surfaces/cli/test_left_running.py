@@ -31,24 +31,24 @@ def post(smtp: int) -> None:
         client.sendmail("ana@example.com", ["bo@postroom.localhost"], b"Subject: late\r\n\r\nx\r\n")
 
 
-def move(process, server: Running, place: str, target: Path) -> None:
+def move(forked, server: Running, place: str, target: Path) -> None:
     """Move an installation, and retry if the server wrote to it meanwhile."""
     deadline = time.monotonic() + 120
-    while moved := process("--data", server.data, "migrate", "--from", place, "--to", target):
+    while moved := forked("--data", server.data, "migrate", "--from", place, "--to", target):
         if moved.code == 0:
             return
         assert "written to" in moved.err, moved.err
         assert time.monotonic() < deadline, moved.err
 
 
-def test_a_server_left_running_acknowledges_nothing(served, process, tmp_path: Path) -> None:
+def test_a_server_left_running_acknowledges_nothing(served, forked, tmp_path: Path) -> None:
     server, place, smtp = served
     login = {"Authorization": f"Bearer {server.key}"}
     with httpx2.Client(base_url=server.url, headers=login, timeout=60) as rest:
         assert 201 == rest.post("/v1/inboxes", json={"username": "bo"}).status_code
         post(smtp)
         unused = rest.post("/v1/keys", json={"name": "unused"}).json()["key"]
-        move(process, server, place, tmp_path / "new")
+        move(forked, server, place, tmp_path / "new")
 
         with pytest.raises(smtplib.SMTPDataError) as refused:
             post(smtp)
@@ -62,5 +62,5 @@ def test_a_server_left_running_acknowledges_nothing(served, process, tmp_path: P
     assert "was migrated to another folder" in late.json()["detail"]
     assert 1 == listed.json()["total"]
     assert 503 == ready.status_code
-    kept = process("--data", tmp_path / "new", "search", "late", "-o", "json").json
+    kept = forked("--data", tmp_path / "new", "search", "late", "-o", "json").json
     assert 1 == kept["total"]

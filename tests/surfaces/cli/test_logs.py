@@ -105,8 +105,8 @@ def test_requests_are_logged_if_the_settings_say_so(data, is_on):
     assert server.key not in log
 
 
-def test_the_level_of_the_log_is_a_setting(process):
-    refused = process("inbox", "list", POSTROOM_LOG_LEVEL="loud")
+def test_the_level_of_the_log_is_a_setting(forked):
+    refused = forked("inbox", "list", POSTROOM_LOG_LEVEL="loud")
 
     assert 2 == refused.code
     assert "POSTROOM_LOG_LEVEL: loud is not one of debug, info, warning or error" in refused.err

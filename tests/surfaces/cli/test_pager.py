@@ -42,11 +42,11 @@ def test_less_gets_the_options_that_let_it_end_by_itself(data, long_mail, record
     assert kept.read_text().startswith("LESS=FRX\n")
 
 
-def test_short_output_and_pipes_are_not_paged(data, postroom, process, long_mail, recorder):
+def test_short_output_and_pipes_are_not_paged(data, postroom, forked, long_mail, recorder):
     pager, kept = recorder
 
     short = on_a_terminal(data, "inbox", "list", PAGER=pager)
-    piped = process("message", "show", long_mail, PAGER=pager)
+    piped = forked("message", "show", long_mail, PAGER=pager)
     as_json = on_a_terminal(data, "message", "show", long_mail, "-o", "json", PAGER=pager)
 
     assert "bo@postroom.localhost" in short

@@ -119,12 +119,12 @@ def test_after_a_migration_only_the_target_can_be_opened(sender, data, target, m
 
 
 def test_an_mcp_client_gets_the_error_that_the_installation_has_moved(
-    sender, process, data, tmp_path
+    sender, forked, data, tmp_path
 ):
     sender("migrate", "--from", data, "--to", tmp_path / "new")
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 
-    started = process("mcp", "--data", data, stdin=json.dumps(hello).encode() + b"\n")
+    started = forked("mcp", "--data", data, stdin=json.dumps(hello).encode() + b"\n")
 
     assert (5, True) == (started.code, "migrated to another folder" in started.err)
 

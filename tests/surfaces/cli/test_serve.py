@@ -227,17 +227,17 @@ def test_no_auth_needs_no_key(data):
     assert "Authorization" not in said
 
 
-def test_no_auth_serves_only_loopback(process, data):
-    result = process("serve", "--no-auth", "--host", "0.0.0.0", "--port", "0")
+def test_no_auth_serves_only_loopback(forked, data):
+    result = forked("serve", "--no-auth", "--host", "0.0.0.0", "--port", "0")
 
     assert 2 == result.code
     assert "--no-auth works on loopback only" in result.err
 
 
-def test_a_port_in_use_is_reported_and_nothing_is_created(process, data):
+def test_a_port_in_use_is_reported_and_nothing_is_created(forked, data):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        result = process("serve", "--port", port)
+        result = forked("serve", "--port", port)
 
     assert 5 == result.code
     assert f"error: port {port} of 127.0.0.1 is in use" in result.err
@@ -250,15 +250,15 @@ def test_a_port_in_use_is_reported_and_nothing_is_created(process, data):
     [["--port", "99999"], ["--toolsets", "inbxo"], ["--host", "no such"], ["--host", "192.0.2.1"]],
 )
 @pytest.mark.parametrize("name", ["serve"])
-def test_invalid_options_of_serve_are_refused(process, name, words):
-    result = process(name, "--port", "0", *words)
+def test_invalid_options_of_serve_are_refused(forked, name, words):
+    result = forked(name, "--port", "0", *words)
 
     assert 2 == result.code
     assert result.err.splitlines()[-1].startswith("error: ")
 
 
-def test_mcp_refuses_an_invalid_key(process, inbox):
-    result = process("mcp", "--key", "pk_none")
+def test_mcp_refuses_an_invalid_key(forked, inbox):
+    result = forked("mcp", "--key", "pk_none")
 
     assert (4, "") == (result.code, result.out)
     assert "unknown key" in result.err

@@ -114,11 +114,11 @@ def test_simple_commands_import_no_large_modules(words):
     assert (0, "") == (done.returncode, done.stderr)
 
 
-def test_a_shell_completes_commands_and_options(process):
+def test_a_shell_completes_commands_and_options(forked):
     env = {"_POSTROOM_COMPLETE": "bash_complete", "COMP_CWORD": "2"}
 
-    commands = process(COMP_WORDS="postroom message ", **env)
-    options = process(COMP_WORDS="postroom search --has", **env)
+    commands = forked(COMP_WORDS="postroom message ", **env)
+    options = forked(COMP_WORDS="postroom search --has", **env)
 
     assert "plain,receive" in commands.out.splitlines()
     assert "plain,--has-attachment" in options.out.splitlines()

@@ -73,8 +73,8 @@ def test_the_link_has_the_public_url(tmp_path: Path) -> None:
     ]
 
 
-def test_the_link_is_printed_to_a_terminal_only(process) -> None:
-    ran = process("web")
+def test_the_link_is_printed_to_a_terminal_only(forked) -> None:
+    ran = forked("web")
 
     assert (4, "") == (ran.code, ran.out)
     assert "terminal" in ran.err

@@ -78,14 +78,6 @@ def listed() -> list[dict[str, Any]]:
     return describe(choose_tools(useful=ON_DEMAND))
 
 
-def parameters() -> list[Any]:
-    return [
-        pytest.param(schema, id=f"{tool['name']}-{name}")
-        for tool in listed()
-        for name, schema in tool["inputSchema"]["properties"].items()
-    ]
-
-
 def test_the_tools_are_the_reviewed_ones(pytestconfig):
     """A change of any text that agents read must be reviewed."""
     written = json.dumps(listed(), indent=1, ensure_ascii=False) + "\n"
@@ -131,11 +123,12 @@ def test_a_single_toolset_stays_small(name):
     assert len(compact(describe(choose_tools([name]))).encode()) < 16 * KB
 
 
-@pytest.mark.parametrize("schema", parameters())
-def test_a_parameter_has_a_description_and_an_example(schema):
-    assert schema["description"].endswith((".", "!"))
-    [example] = schema["examples"]
-    assert fits(example, schema)
+@pytest.mark.parametrize("tool", listed(), ids=lambda tool: tool["name"])
+def test_a_parameter_has_a_description_and_an_example(tool):
+    for name, schema in tool["inputSchema"]["properties"].items():
+        assert schema["description"].endswith((".", "!")), name
+        [example] = schema["examples"]
+        assert fits(example, schema), name
 
 
 def fits(example: object, schema: dict[str, Any]) -> bool:

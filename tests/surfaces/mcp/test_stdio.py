@@ -1,4 +1,4 @@
-"""`postroom mcp` in a process of its own, as started by a client."""
+"""`postroom mcp` as started by a client; tests of what it answers run it in a fork."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 from postroom.surfaces.mcp.stdio import DRAIN_S, FLUSH_S, LEAVE_S
-from tests.surfaces.mcp import stdio_client as stdio_clients
-from tests.surfaces.mcp.stdio_client import TIMEOUT_S, StdioClient, command
+from tests.surfaces.mcp.stdio_client import TIMEOUT_S, StdioClient, command, started
 
 MB = 1024 * 1024
 
-started = partial(stdio_clients.started, is_forked=False)
+in_a_process = partial(started, is_forked=False)
 
 
 def only_noted(stdio: StdioClient) -> bool:
@@ -61,7 +60,7 @@ def test_toolsets_and_read_only_choose_the_tools(tmp_path):
 
 
 def test_running_calls_complete_after_stdin_is_closed(tmp_path):
-    with started(tmp_path) as stdio:
+    with in_a_process(tmp_path) as stdio:
         stdio.hello().call("list_inboxes")  # the operations are loaded
         call = {"name": "create_inbox", "arguments": {"username": "ana"}}
         question = {"jsonrpc": "2.0", "id": "last", "method": "tools/call", "params": call}
@@ -85,7 +84,7 @@ def test_a_last_line_without_a_newline_is_a_call(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_process(tmp_path, number):
-    with started(tmp_path) as stdio:
+    with in_a_process(tmp_path) as stdio:
         stdio.hello()
 
         stdio.process.send_signal(number)
@@ -95,7 +94,7 @@ def test_a_signal_ends_the_process(tmp_path, number):
 
 
 def test_the_end_of_stdin_ends_the_process(tmp_path):
-    with started(tmp_path) as stdio:
+    with in_a_process(tmp_path) as stdio:
         stdio.hello().close()
 
         assert 0 == stdio.process.wait(TIMEOUT_S)
@@ -103,14 +102,14 @@ def test_the_end_of_stdin_ends_the_process(tmp_path):
 
 
 def test_the_process_exits_when_stdout_is_closed(tmp_path):
-    with started(tmp_path) as stdio:
+    with in_a_process(tmp_path) as stdio:
         stdio.hello().process.stdout.close()
 
         assert 0 == stdio.process.wait(TIMEOUT_S)
 
 
 def test_the_process_exits_although_its_output_is_not_read(tmp_path):
-    with started(tmp_path) as stdio:
+    with in_a_process(tmp_path) as stdio:
         stdio.hello()
         for number in range(20):
             stdio.write(b'{"jsonrpc":"2.0","id":"%d","method":"tools/list"}' % number)
@@ -210,7 +209,7 @@ def test_arguments_of_many_megabytes_are_accepted(tmp_path):
 
 
 def test_a_line_that_is_too_long_is_refused_with_bounded_memory(tmp_path):
-    with started(tmp_path) as stdio:
+    with in_a_process(tmp_path) as stdio:
         stdio.hello()
         for _ in range(100):
             stdio.process.stdin.write(b"x" * MB)

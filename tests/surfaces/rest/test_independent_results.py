@@ -214,7 +214,9 @@ def without_chance(text, names):
 
 
 @pytest.mark.parametrize("others", OTHERS)
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))]
+)
 async def test_mail_of_others_changes_no_answer(tmp_path, seed, others):
     alone = await answers(tmp_path / "alone", {}, seed, nothing)
     among_others = await answers(tmp_path / "among", {}, seed, others)
@@ -226,6 +228,7 @@ async def test_mail_of_others_changes_no_answer(tmp_path, seed, others):
     assert all('"relevance":' in page for page in hybrid)
 
 
+@pytest.mark.long_cases("same_words", "flood")
 @pytest.mark.parametrize("others", OTHERS)
 async def test_mail_of_others_changes_no_answer_on_postgresql(tmp_path, postgres_server, others):
     urls = [postgres_server.new_database() for _ in range(2)]

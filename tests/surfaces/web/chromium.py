@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal
@@ -21,6 +22,12 @@ SIZES = pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop
 SCHEMES = pytest.mark.parametrize("scheme", COLOURS)
 # On a busy machine, 5 seconds are not enough for an event, a request and an update of the page.
 expect.set_options(timeout=60_000)
+LOOKS: tuple[tuple[ViewportSize, Literal["light", "dark"]], ...] = (
+    (PHONE, "dark"),
+    (DESKTOP, "light"),
+    *(((PHONE, "light"), (DESKTOP, "dark")) if os.environ.get("LOOKS") == "all" else ()),
+)
+"""The screens and colour schemes that axe checks; `make fuzz` checks all four (`LOOKS=all`)."""
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
@@ -84,7 +91,7 @@ async def obstacles(page: Page) -> dict[str, str]:
         width = size["width"]
         if 0 < (wide := await page.evaluate("document.documentElement.scrollWidth - innerWidth")):
             found[f"{width}"] = f"{wide} px too wide"
-        for scheme in COLOURS if size is not NARROW else ():
+        for scheme in [scheme for shown, scheme in LOOKS if shown is size]:
             await page.emulate_media(color_scheme=scheme)
             if report := await violations(page):
                 found[f"{width} {scheme}"] = report

@@ -119,6 +119,13 @@ class WebInstallation:
         assert "held" == sent.status
         return sent.message_id
 
+    async def hold_with_hash(self) -> tuple[str, str]:
+        """The id of a held mail, and the hash that its approval names."""
+        message_id = await self.hold()
+        hold = (await self.message(message_id)).hold
+        assert hold is not None
+        return message_id, hold.sha256
+
     async def message(self, message_id: str) -> Message:
         found = await self.app.services.store.message(message_id, EVERYTHING)
         assert found is not None

@@ -197,12 +197,12 @@ SENTENCES = (
 PLACES = ("", "We are open 2024-2026. Invoice 100200, 1500 EUR, tel. 06 12 34 56 78.\n\n")
 
 
-@pytest.mark.parametrize("sentence", SENTENCES)
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_is_found_in_every_sentence(form: str, sentence: str) -> None:
-    found = [find_code("Acme", place + sentence.format(form)) for place in PLACES]
+def test_every_form_is_found_in_every_sentence(form: str) -> None:
+    texts = [place + sentence.format(form) for sentence in SENTENCES for place in PLACES]
+    found = {text: find_code("Acme", text) for text in texts}
 
-    assert [FORMS[form]] * len(PLACES) == found
+    assert dict.fromkeys(texts, FORMS[form]) == found
 
 
 @pytest.mark.parametrize("form", FORMS)

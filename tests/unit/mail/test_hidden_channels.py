@@ -89,6 +89,7 @@ SCHEMES: dict[str, Callable[[bytes], Iterator[str]]] = {
 }
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("place", [after_each, in_one_run])
 @given(st.sampled_from(sorted(COVERS)), st.integers(0, 2**32), st.booleans())

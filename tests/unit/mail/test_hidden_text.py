@@ -92,6 +92,7 @@ TOO_MUCH = {
 }
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize("kind", TOO_MUCH)
 def test_text_that_styles_beyond_the_limit_could_hide_is_omitted(kind: str) -> None:
     html = f"{TOO_MUCH[kind]}<style>.x{{display:none}}</style><p class='x'>{SECRET}</p>"

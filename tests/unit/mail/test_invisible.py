@@ -29,13 +29,13 @@ def selectors(words: bytes) -> str:
     return "".join(chr(0xFE00 + b if b < 16 else 0xE0100 + b - 16) for b in words)
 
 
-@pytest.mark.parametrize("char", INVISIBLE, ids=lambda char: f"{ord(char):04x}")
 @pytest.mark.parametrize("one_line", [True, False])
-def test_invisible_characters_between_letters_are_removed(char: str, one_line: bool) -> None:
-    shown = cleaned(f"a{char}b", one_line=one_line)
+def test_invisible_characters_between_letters_are_removed(one_line: bool) -> None:
+    for char in INVISIBLE:
+        shown = cleaned(f"a{char}b", one_line=one_line)
 
-    assert char not in shown
-    assert shown.split() in (["ab"], ["a", "b"])
+        assert char not in shown, f"{ord(char):04x}"
+        assert shown.split() in (["ab"], ["a", "b"]), f"{ord(char):04x}"
 
 
 @pytest.mark.parametrize(

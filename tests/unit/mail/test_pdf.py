@@ -98,6 +98,7 @@ def test_one_character_more_than_asked_for_tells_that_there_is_more():
     assert "Invoice 471" == read_pdf(GOOD, 10).text
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_pdf_gives_little_text_or_none(name):
     try:

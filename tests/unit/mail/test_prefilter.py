@@ -74,12 +74,12 @@ def test_prefilters_do_not_change_what_is_quoted(monkeypatch: pytest.MonkeyPatch
     assert slow == quick
 
 
-@pytest.mark.parametrize("verb", sorted(quoting.words_of("verbs")))
 @pytest.mark.parametrize("around", ["{}", "x GMT{}:", "({})", "_{}_", "2021{} ", "\n{}\n"])
-def test_a_verb_is_found_in_any_case_and_place(verb: str, around: str) -> None:
-    for said in (verb, verb.title(), verb.upper()):
-        if said.lower() == verb:
-            assert quoting.may_have_verb(around.format(said))
+def test_a_verb_is_found_in_any_case_and_place(around: str) -> None:
+    for verb in sorted(quoting.words_of("verbs")):
+        for said in (verb, verb.title(), verb.upper()):
+            if said.lower() == verb:
+                assert quoting.may_have_verb(around.format(said)), said
 
 
 def test_the_lines_with_verbs_are_those_in_which_each_verb_stands() -> None:

@@ -207,6 +207,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_file_gives_little_text_or_a_reason(name):
     # Built lazily, not by every process that collects the tests.

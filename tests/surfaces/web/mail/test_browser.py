@@ -129,6 +129,19 @@ async def test_a_person_without_javascript_answers_with_a_file(
     assert ["map.txt"] == [file.filename for file in message.attachments]
 
 
+def parts(often: int) -> list[Any]:
+    """Hostile mail in three parts, of which `make test` shows one and `make fuzz` all."""
+    names = list(HOSTILE)
+    return [
+        pytest.param(
+            {name: HOSTILE[name] for name in names[number::3]},
+            id=f"part{number}",
+            marks=[] if number == often else [pytest.mark.long],
+        )
+        for number in range(3)
+    ]
+
+
 @asynccontextmanager
 async def watched() -> AsyncIterator[tuple[Browser, list[bytes]]]:
     """A browser for which all other hosts resolve to a local port, and the requests there."""
@@ -146,13 +159,14 @@ async def watched() -> AsyncIterator[tuple[Browser, list[bytes]]]:
         yield browser, came
 
 
+@pytest.mark.parametrize("part", parts(often=0))
 async def test_hostile_mail_loads_runs_and_navigates_nothing(
-    installation: WebInstallation, incoming: IncomingMail
+    installation: WebInstallation, incoming: IncomingMail, part: dict[str, str]
 ) -> None:
     async with watched() as (browser, came):
         page = await signed_in(browser, installation, viewport=DESKTOP)
         asked = watch(page)
-        for name, html in HOSTILE.items():
+        for name, html in part.items():
             message_id = await incoming.arrive(name, "Plain.", html=f"<p>{name}</p>{html}")
             await page.goto(f"/mail/{message_id}")
             await page.wait_for_timeout(50)
@@ -167,15 +181,19 @@ async def test_hostile_mail_loads_runs_and_navigates_nothing(
         assert (1, []) == (len(page.context.pages), came)
 
 
+@pytest.mark.parametrize("part", parts(often=1))
 async def test_the_csp_of_the_frame_is_sufficient_without_the_sanitiser(
-    installation: WebInstallation, incoming: IncomingMail, monkeypatch: pytest.MonkeyPatch
+    installation: WebInstallation,
+    incoming: IncomingMail,
+    monkeypatch: pytest.MonkeyPatch,
+    part: dict[str, str],
 ) -> None:
     """Over http, where a request can be distinguished from a speculative connection."""
     monkeypatch.setattr("postroom.mail.html.html.html_for_browser", lambda html, *_, **__: html)
     async with watched() as (browser, came):
         page = await signed_in(browser, installation, viewport=DESKTOP)
         watch(page)
-        for name, html in HOSTILE.items():
+        for name, html in part.items():
             message_id = await incoming.arrive(name, "Plain.", html=html.replace("https:", "http:"))
             await page.goto(f"/mail/{message_id}")
             await page.wait_for_timeout(50)
