@@ -13,8 +13,6 @@ from tests.contract.conftest import InboxFixture
 from tests.contract.surface_clients import CallRefused, SurfaceClient, open_client
 from tests.servers.postroom import Running
 
-pytestmark = pytest.mark.long_cases("postgres")  # the surfaces do not know the database
-
 DOORS = ("rest", "mcp-http", "mcp-stdio", "cli")
 FILES = [("plan 你好.pdf", "application/pdf", b"%PDF-1.4"), ("a.txt", "text/plain", b"a")]
 

@@ -103,7 +103,7 @@ def test_standard_input_and_output_serve_as_files(postroom, data):
         (b"[]\n", "not a JSON object"),
         (line(key="search"), "search is reserved"),
         (line(text=None), "text: "),
-        (line(text="x" * 65_537), "the limit is 65536 bytes"),
+        (line(text="x" * 65_537), "has 65537 bytes; the limit is 65536"),
         (line(text="\ud800"), "text: "),
         (line(trust="god"), "trust: "),
         (line(colour="red"), "colour"),

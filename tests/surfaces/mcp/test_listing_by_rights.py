@@ -37,7 +37,7 @@ async def test_the_tools_of_other_scopes_are_not_listed(app, scopes):
     async with Client(make_server(app, TOOLS, lambda _: caller)) as client:
         listed = await names(client)
 
-    needed = {tool.name: {tool.operation.scope, tool.operation.also} for tool in TOOLS}
+    needed = {tool.name: {tool.operation.scope, tool.operation.other_scope} for tool in TOOLS}
     assert {name for name, enough in needed.items() if enough & {*scopes}} == listed
 
 
