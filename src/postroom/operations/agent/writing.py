@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, model_validator
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import message_of, only_inbox, operation, require_scope
+from postroom.calls.receipts import note_suspicious
 from postroom.calls.request import (
     MAILBOX_OR_NONE,
     Accepts,
@@ -216,6 +217,7 @@ async def _forward(ctx: RequestContext, request: ForwardMail, message_id: str) -
         )
         return send_outcome(await forward_message(ctx, asked))
     original = await message_of(ctx, message_id)
+    await note_suspicious(ctx, original)  # the draft itself names no message
     mail = forward_mail_of(original, request.body, [])
     return await _saved(
         ctx,
