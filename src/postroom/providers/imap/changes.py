@@ -157,8 +157,10 @@ class ImapReader:
         closed = there - {key_of(mailbox) for mailbox, _ in now}
         scopes = {scope_of(mailbox, status.uidvalidity) for mailbox, status in now}
         left = [s for s in await known.scopes() - scopes if s.partition("/")[2] not in closed]
+        with imap_errors(self.mailboxes.account):
+            gone = [scope for scope in sorted(left) if await self.mailboxes.is_gone(scope)]
         state.mailboxes = {name: at for name, at in state.mailboxes.items() if name in there}
-        yield RemoteChanges(state.to_json(), removed_scopes=tuple(sorted(left)), total=total)
+        yield RemoteChanges(state.to_json(), removed_scopes=tuple(gone), total=total)
 
     async def _mailbox_changes(
         self,
@@ -325,9 +327,12 @@ class ImapReader:
         return self._messages(mailbox, scope, [row for row in rows if row.uid in requested])
 
     def _messages(self, mailbox: RemoteMailbox, scope: str, rows: Sequence[Row]) -> Messages:
+        found: dict[int, Row] = {}
+        for row in rows:
+            # QUIRK: some servers answer one FETCH with several responses.
+            found.setdefault(row.uid, Row(row.sequence, {})).items.update(row.items)
         # Unsolicited responses have flags only.
-        whole = [row for row in rows if row.uid and b"RFC822.SIZE" in row.items]
-        found = {row.uid: row for row in whole if row.flags is not None}
+        found = {uid: row for uid, row in found.items() if uid and b"RFC822.SIZE" in row.items}
         return tuple(
             RemoteMessage(
                 ref=ref_of(scope, uid),

@@ -108,13 +108,14 @@ class ImapProvider:
             found: list[Row] = []
             with imap_errors(self.account):
                 client = await self._mailboxes.select(scope)
-                await client.fetch(
-                    uids, b"UID BODY.PEEK[]", found.append, literal_bytes=self.message_bytes
-                )
+                items = b"UID RFC822.SIZE BODY.PEEK[]"
+                await client.fetch(uids, items, found.append, literal_bytes=self.message_bytes)
             requested = set(uids)
             for row in found:
-                if row.uid in requested and b"BODY[]" in row.items:
-                    yield ref_of(scope, row.uid), row.data(b"BODY[]")
+                # QUIRK: some servers send NIL or nothing for a message that they cannot read now.
+                raw = row.data(b"BODY[]")
+                if row.uid in requested and (raw or row.items.get(b"RFC822.SIZE") == 0):
+                    yield ref_of(scope, row.uid), raw
 
     # Changes made here.
 
