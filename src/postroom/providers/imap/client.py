@@ -233,9 +233,14 @@ class Client:
                 )
             )
 
-        has_special_use = self.can("LIST-EXTENDED") and self.can("SPECIAL-USE")
-        extras = [b"RETURN (SPECIAL-USE)"] if has_special_use else []
-        await self.connection.run("LIST", b'"" "*"', *extras, take=take)
+        everything = b'"" "*"'
+        if self.can("LIST-EXTENDED") and self.can("SPECIAL-USE"):
+            # QUIRK: a proxy may announce extensions that its server does not have.
+            with suppress(Refused):
+                extras = b"RETURN (SPECIAL-USE)"
+                await self.connection.run("LIST", everything, extras, take=take)
+                return found
+        await self.connection.run("LIST", everything, take=take)
         return found
 
     async def status(self, name: bytes, items: bytes) -> MailboxStatus:
