@@ -179,13 +179,25 @@ class ImapProvider:
             raise untrusted(Conflict(message))
         wire = name_encodings(name.replace("/", delimiter), is_utf8=client.has_utf8_names)[0]
         try:
-            await client.connection.run("CREATE", mailbox_name(wire), literals=client.literals)
+            await self._create(client, wire)
         except Refused as refusal:
-            if refusal.code != "ALREADYEXISTS" and "exist" not in refusal.text.lower():
-                raise
+            # QUIRK: on some servers all mailboxes are inside of INBOX (RFC 2342).
+            wire = b"INBOX" + delimiter.encode() + wire
+            try:
+                await self._create(client, wire)
+            except Refused:
+                raise refusal from None
         mailbox = RemoteMailbox(wire, name, delimiter)
         self._mailboxes.all.append(mailbox)
         return mailbox
+
+    async def _create(self, client: Client, wire: bytes) -> None:
+        """Create a mailbox, unless it exists."""
+        try:
+            await client.connection.run("CREATE", mailbox_name(wire), literals=client.literals)
+        except Refused as refusal:
+            if refusal.code != "ALREADYEXISTS" and "exists" not in refusal.text.lower():
+                raise
 
     async def _expunge(self, client: Client, uid: int) -> None:
         """Expunge one message; without UIDPLUS it stays, flagged as deleted."""
