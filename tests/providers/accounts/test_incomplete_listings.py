@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import imaplib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -14,6 +15,9 @@ from postroom.config import read_settings
 from postroom.errors import ProviderError
 from postroom.pipeline.sync import SyncPass
 from tests.providers.accounts.conftest import SyncedAccount, add_synced_account
+from tests.providers.accounts.remote_mailboxes import ImapRemote
+from tests.providers.accounts.test_every_provider import outgoing_mail
+from tests.servers.dovecot import PASSWORD
 from tests.servers.imap_script import ImapCommand, ScriptedImap, mails, scripted
 
 NOTHING = b"* SEARCH\r\n{tag} OK done\r\n"
@@ -170,3 +174,27 @@ async def test_a_message_described_in_several_responses_is_stored(tmp_path: Path
         await synced.sync()
 
         assert [("seen",)] == [row.flags for row in await synced.rows()]
+
+
+@pytest.mark.parametrize("remote", ["imap"], indirect=True)
+async def test_changes_are_found_after_the_server_rebuilt_its_index(
+    synced: SyncedAccount, remote: ImapRemote
+) -> None:
+    """Modification sequences begin anew, and UIDVALIDITY stays."""
+    for subject in ("Kept", "Flagged", "Removed"):
+        remote.deliver(outgoing_mail(subject))
+    for _ in range(5):
+        remote.flag("Kept")
+        remote.imap.store("1", "-FLAGS", r"(\Flagged)")
+    await synced.sync()
+    remote.imap.logout()
+    for index in (remote.home / "home" / "alice" / "mail").glob("dovecot.index*"):
+        index.unlink()
+    remote.imap = imaplib.IMAP4("127.0.0.1", remote.port)
+    remote.imap.login("alice", PASSWORD)
+    remote.flag("Flagged")
+    remote.remove("Removed")
+    await synced.sync()
+
+    found = {row.subject: "flagged" in row.flags for row in await synced.rows()}
+    assert {"Kept": False, "Flagged": True} == found

@@ -277,7 +277,9 @@ class ImapReader:
         async for messages in self._new_messages(mailbox, scope, at, status):
             yield messages, ()
         client = await self.mailboxes.select(scope)
-        if at.modseq and status.modseq:
+        # QUIRK: a server that rebuilds its index may count from the start again.
+        has_modseq = 0 < at.modseq <= status.modseq
+        if has_modseq:
             changed = self.mailboxes.changed_since(client, at.modseq, at.uidnext, _ITEMS)
             rows, vanished = await changed
             yield self._messages(mailbox, scope, rows), ()
@@ -292,7 +294,7 @@ class ImapReader:
         present = await self.mailboxes.uids_between(scope, 1, 2**32)
         missing = await known.keys(scope) - {str(uid) for uid in present}
         yield (), tuple(RemoteRef(scope, key) for key in sorted(missing))
-        if not (at.modseq and status.modseq):
+        if not has_modseq:
             before = [uid for uid in present if uid < at.uidnext]
             for start in range(0, len(before), PAGE):
                 yield await self._changed_flags(mailbox, scope, before[start:][:PAGE]), ()
