@@ -139,8 +139,9 @@ class ImapProvider:
                     left.append(ref)
                     if has_copy:
                         await self._expunge(client, uid)
-                    elif place := await self._move(client, uid, to):
-                        entered.append(place)
+                    else:
+                        place = await self._move(client, uid, to)
+                        entered += [place] if place else []
                         has_copy = True
         return Pushed(tuple(left), tuple(entered))
 
