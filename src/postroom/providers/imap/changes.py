@@ -157,8 +157,10 @@ class ImapReader:
         closed = there - {key_of(mailbox) for mailbox, _ in now}
         scopes = {scope_of(mailbox, status.uidvalidity) for mailbox, status in now}
         left = [s for s in await known.scopes() - scopes if s.partition("/")[2] not in closed]
+        with imap_errors(self.mailboxes.account):
+            gone = [scope for scope in sorted(left) if await self.mailboxes.is_gone(scope)]
         state.mailboxes = {name: at for name, at in state.mailboxes.items() if name in there}
-        yield RemoteChanges(state.to_json(), removed_scopes=tuple(sorted(left)), total=total)
+        yield RemoteChanges(state.to_json(), removed_scopes=tuple(gone), total=total)
 
     async def _mailbox_changes(
         self,
@@ -275,7 +277,9 @@ class ImapReader:
         async for messages in self._new_messages(mailbox, scope, at, status):
             yield messages, ()
         client = await self.mailboxes.select(scope)
-        if at.modseq and status.modseq:
+        # QUIRK: a server that rebuilds its index may count from the start again.
+        has_modseq = 0 < at.modseq <= status.modseq
+        if has_modseq:
             changed = self.mailboxes.changed_since(client, at.modseq, at.uidnext, _ITEMS)
             rows, vanished = await changed
             yield self._messages(mailbox, scope, rows), ()
@@ -290,7 +294,7 @@ class ImapReader:
         present = await self.mailboxes.uids_between(scope, 1, 2**32)
         missing = await known.keys(scope) - {str(uid) for uid in present}
         yield (), tuple(RemoteRef(scope, key) for key in sorted(missing))
-        if not (at.modseq and status.modseq):
+        if not has_modseq:
             before = [uid for uid in present if uid < at.uidnext]
             for start in range(0, len(before), PAGE):
                 yield await self._changed_flags(mailbox, scope, before[start:][:PAGE]), ()
@@ -325,9 +329,12 @@ class ImapReader:
         return self._messages(mailbox, scope, [row for row in rows if row.uid in requested])
 
     def _messages(self, mailbox: RemoteMailbox, scope: str, rows: Sequence[Row]) -> Messages:
+        found: dict[int, Row] = {}
+        for row in rows:
+            # QUIRK: some servers answer one FETCH with several responses.
+            found.setdefault(row.uid, Row(row.sequence, {})).items.update(row.items)
         # Unsolicited responses have flags only.
-        whole = [row for row in rows if row.uid and b"RFC822.SIZE" in row.items]
-        found = {row.uid: row for row in whole if row.flags is not None}
+        found = {uid: row for uid, row in found.items() if uid and b"RFC822.SIZE" in row.items}
         return tuple(
             RemoteMessage(
                 ref=ref_of(scope, uid),
