@@ -9,6 +9,7 @@ import pytest
 
 from postroom.calls.context import RequestContext
 from postroom.model.inbox import Inbox
+from postroom.surfaces.mcp.agent_tools import ARGUMENT_OF, TOOL_OF
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.mcp.conftest import Agent
 from tests.surfaces.mcp.test_agent import lean
@@ -291,3 +292,20 @@ async def test_a_name_in_place_of_an_address_is_refused_with_the_address(
     assert sent["untrusted"]
     assert forwarded["untrusted"]
     assert "to[0]: 'Nobody' is not an e-mail address" == unknown["message"]
+
+
+OTHER_NAMES = sorted(TOOL_OF | ARGUMENT_OF)
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+async def test_an_error_does_not_change_a_name_in_a_value(lean: Agent, inbox: Inbox, name: str):
+    error = await lean.fail("forget", key=name)
+
+    assert error["message"].startswith(f"no memory {name} in the namespace default")
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+async def test_an_error_does_not_change_an_unknown_argument(lean: Agent, inbox: Inbox, name: str):
+    error = await lean.fail("send_mail", **{name: "x"})
+
+    assert f"{name}: unknown argument; " in error["message"]

@@ -57,7 +57,7 @@ async def test_a_memory_is_added_read_and_deleted(
     assert 'href="/mail?mailbox=*&amp;from=ana%40example.com"' in page
     assert 'href="/memories/read?namespace=shop&amp;key=other%2Fkey"' in page
     assert "from mail" in said, "what is linked to mail is not confirmed by itself"
-    assert "owner over web" in said
+    assert "owner via web pages" in said
     assert "31 Jan 2027" in said
     assert 409 == again.status_code
     assert KEY in listed

@@ -6,7 +6,6 @@ from functools import partial
 
 from postroom.errors import MailError
 from postroom.operations.agent import changing, finding, memory, reading, writing
-from postroom.surfaces.http import reword
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
 
 UNLISTED_SEND_ARGUMENTS = frozenset({"allow_duplicate", "wait_s", "headers", "reply_to"})
@@ -51,13 +50,13 @@ ARGUMENT_OF = {"rule_yaml": "yaml", "body_text": "body", "body_html": "html"}
 
 
 def _brief_error(error: MailError) -> Body:
-    """An error in one line, with the names of this toolset."""
-    body = explain_error(reword(error, TOOL_OF | ARGUMENT_OF))
+    """An error in one line."""
+    body = explain_error(error)
     body["error"]["details"].pop("problems", None)
     return body
 
 
-_tool = partial(Tool, is_brief=True, explain=_brief_error)
+_tool = partial(Tool, is_brief=True, explain=_brief_error, words=TOOL_OF | ARGUMENT_OF)
 
 TOOLS = (
     _tool(
