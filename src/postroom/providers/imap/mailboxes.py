@@ -91,7 +91,9 @@ class RemoteMailbox:
 
 def remote_mailboxes(listed: Iterable[ListedMailbox]) -> list[RemoteMailbox]:
     """The mailboxes with mail, Inbox first and Sent next; names are unique."""
-    rows = [row for row in listed if not row.attributes & (_NOT_SELECTABLE | _VIRTUAL)]
+    usable = (row for row in listed if not row.attributes & (_NOT_SELECTABLE | _VIRTUAL))
+    # QUIRK: some servers list a mailbox twice, and some the root, which has no name.
+    rows = [*{row.name: row for row in usable if row.name}.values()]
     taken: dict[str, RemoteMailbox] = {}
     for row in rows:
         use = next((ours for use, ours in _USES.items() if use in row.attributes), None)
