@@ -134,3 +134,26 @@ async def test_a_wrong_address_of_the_api_is_json(
     answer = await anonymous.get(path, headers={"Accept": accepts})
 
     assert (404, "not_found") == (answer.status_code, answer.json()["code"])
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "problem"),
+    [
+        ("/compose", {"do": "send", "to": "nobody", "body_text": "Hi"}, "To: 'nobody' is not an "),
+        ("/compose", {"do": "send", "to": "a@b.example", "subject": "Hi"}, "give Text or HTML"),
+        ("/webhooks/new", {"url": "example.com"}, "URL: write it as https://"),
+        ("/rules/new", {"do": "save", "rule_yaml": "when: 7"}, "Rule: line 1"),
+    ],
+)
+async def test_an_error_of_a_form_names_its_fields(
+    owner: WebUser, path: str, form: dict[str, str], problem: str
+) -> None:
+    response = await owner.post(path, **form)
+
+    assert problem in words(response.text.partition('role="alert">')[2])
+
+
+async def test_a_command_in_an_error_is_shown_as_code(anonymous: WebUser) -> None:
+    refused = await anonymous.post("/signin", key="wrong")
+
+    assert "<code>postroom key create</code>" in refused.text

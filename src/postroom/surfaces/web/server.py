@@ -43,6 +43,7 @@ from postroom.surfaces.web.page import (
     PageRequest,
     Section,
     ToolText,
+    with_labels,
 )
 from postroom.surfaces.web.rendering import (
     ASSETS,
@@ -229,6 +230,7 @@ class WebSurface:
                     return await _page(_answer_of(form, redirect), asked)
         except MailError as error:
             with self._app.concurrency_limit.slot():
+                error.args = (with_labels(str(error)), *error.args[1:])
                 return await _page(form.error_page, asked, error)
         response = _redirect(redirect.to, redirect.notice)
         if redirect.session is not None:
