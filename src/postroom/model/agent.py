@@ -70,6 +70,7 @@ class ThreadText:
     subject: str
     messages: tuple[MailLine, ...]
     earlier: int | None = None
+    next_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

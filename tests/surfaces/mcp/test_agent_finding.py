@@ -91,18 +91,43 @@ async def test_a_long_mail_that_was_waited_for_is_read_on(
     assert NUMBERS == text.strip()
 
 
+async def _long_thread(ctx: RequestContext, inbox: Inbox, length: int) -> str:
+    for number in range(length):
+        parents = {"in_reply_to": "<0@x.example>", "references": ["<0@x.example>"]}
+        given = parents if number else {}
+        text = f"No {number}"
+        raw = mail("Long talk", text, to=inbox.address, message_id=f"<{number}@x.example>", **given)
+        added = await deliver(ctx, inbox, raw)
+    return added.thread_id
+
+
+@pytest.mark.parametrize("by_message", [False, True])
+async def test_a_long_thread_is_read_in_parts(
+    lean: Agent, ctx: RequestContext, inbox: Inbox, by_message: bool
+):
+    thread_id = await _long_thread(ctx, inbox, 45)
+    [row] = (await lean.call("find_mail", limit=1))["results"]
+    asked: dict[str, Any] = (
+        {"ids": [row["id"]], "thread": True} if by_message else {"ids": thread_id}
+    )
+
+    texts: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        [part] = (await lean.call("read_mail", **asked, offset=offset))["results"]
+        texts = [line["text"] for line in part["messages"]] + texts
+        assert part.get("earlier", 0) == 45 - len(texts)
+        offset = part.get("next_offset")
+
+    assert [f"No {number}" for number in range(45)] == texts
+
+
 async def test_a_thread_is_changed_whatever_its_length(
     lean: Agent, ctx: RequestContext, inbox: Inbox
 ):
-    for number in range(103):
-        parents = {"in_reply_to": "<0@x.example>", "references": ["<0@x.example>"]}
-        given = parents if number else {}
-        raw = mail("Long talk", to=inbox.address, message_id=f"<{number}@x.example>", **given)
-        await deliver(ctx, inbox, raw)
-    [row] = (await lean.call("find_mail", limit=1))["results"]
-    [read] = (await lean.call("read_mail", ids=[row["id"]]))["results"]
+    thread_id = await _long_thread(ctx, inbox, 103)
 
-    done = await lean.call("change_mail", ids=[read["thread_id"], "thr_none"], add_flags=["seen"])
+    done = await lean.call("change_mail", ids=[thread_id, "thr_none"], add_flags=["seen"])
 
     assert ("partial", 103) == (done["status"], done["changed"])
     assert ["thr_none"] == [failed["id"] for failed in done["failed"]]

@@ -13,12 +13,10 @@ from postroom.calls.operation import operation, require_scope
 from postroom.calls.request import OptionalId, Request, argument
 from postroom.errors import MailError, NotFound
 from postroom.model.agent import ChangeOutcome, MailLine, NotRead
-from postroom.model.inbox import EVERY_MAILBOX
 from postroom.model.key import Scope
-from postroom.model.mail.storage import MessageQuery
 from postroom.model.page import Slice
 from postroom.model.rule import DryRunPlan
-from postroom.operations.agent.finding import Ids, MailSelection, with_lists
+from postroom.operations.agent.finding import Ids, MailSelection, find_in_thread, with_lists
 from postroom.operations.agent.writing import change_outcome
 from postroom.operations.mail.bulk_changes import (
     MessageChanges,
@@ -120,19 +118,14 @@ async def _messages(
     missing: list[NotRead] = []
     for id_ in ids:
         try:
-            found += await _messages_of(ctx, id_) if id_.startswith("thr_") else [id_]
+            if id_.startswith("thr_"):
+                rows = (await find_in_thread(ctx, id_, Slice(limit=_MAX_MESSAGES + 1))).rows
+                found += [row.id for row in rows]
+            else:
+                found.append(id_)
         except NotFound as error:
             missing.append(NotRead(id_, str(error)))
     return list(dict.fromkeys(found)), tuple(missing)
-
-
-async def _messages_of(ctx: RequestContext, thread_id: str) -> list[str]:
-    """The messages of a thread; those in Trash or Junk only if it has no others."""
-    query = MessageQuery(ctx.visible, thread_id=thread_id, page=Slice(limit=_MAX_MESSAGES + 1))
-    found = await ctx.store.messages(query)
-    if not found.total:
-        found = await ctx.store.messages(replace(query, mailbox=EVERY_MAILBOX))
-    return [row.id for row in found.rows]
 
 
 def plan_outcome(plan: DryRunPlan, *, note: str | None = None) -> ChangeOutcome:

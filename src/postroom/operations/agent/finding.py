@@ -30,7 +30,8 @@ from postroom.model.inbox import (
 )
 from postroom.model.key import Scope
 from postroom.model.mail.message import Message, MessageRow
-from postroom.model.page import Page, Slice
+from postroom.model.mail.storage import MessageQuery
+from postroom.model.page import Found, Page, Slice
 from postroom.operations.mail.message_selection import MessageFilter, MessageSelection, find_page
 from postroom.operations.mail.messages import fair_max_length
 
@@ -48,6 +49,16 @@ async def inbox_addresses(ctx: RequestContext) -> dict[str, str]:
     """The address of each inbox, if there are several; a caller with one knows it."""
     found = await ctx.store.inboxes(ctx.visible, Slice(limit=1_000))
     return {inbox.id: inbox.address for inbox in found.rows} if found.total > 1 else {}
+
+
+async def find_in_thread(ctx: RequestContext, thread_id: str, page: Slice) -> Found[MessageRow]:
+    """Messages of a thread, newest first; those in Trash or Junk only if it has no others.
+
+    Raises NotFound.
+    """
+    query = MessageQuery(ctx.visible, thread_id=thread_id, page=page)
+    found = await ctx.store.messages(query)
+    return found if found.total else await ctx.store.messages(replace(query, mailbox=EVERY_MAILBOX))
 
 
 def line_of(message: Message, addresses: Mapping[str, str], **shown: Any) -> MailLine:

@@ -33,7 +33,13 @@ from postroom.model.key import Scope
 from postroom.model.mail.message import Message
 from postroom.model.mail.sending import DraftFile, Sent
 from postroom.model.page import Slice
-from postroom.operations.agent.finding import Ids, inbox_addresses, line_of, text_of
+from postroom.operations.agent.finding import (
+    Ids,
+    find_in_thread,
+    inbox_addresses,
+    line_of,
+    text_of,
+)
 from postroom.operations.agent.writing import draft_line
 from postroom.operations.mail.attachments import attachment_text
 from postroom.operations.mail.message_changes import ListMailboxes as ListAll
@@ -65,7 +71,7 @@ class ReadMail(Request):
     ]
     max_chars: Annotated[int, argument("Cut each text here.", 2000, ge=1, le=36_000)] = 12_000
     offset: Annotated[
-        int, argument("Continue one text from next_offset.", 12000, ge=0, le=2**53)
+        int, argument("Continue one text or thread from next_offset.", 12000, ge=0, le=2**53)
     ] = 0
     quoted: Annotated[bool, argument("Include quoted mail.", True)] = False
     thread: Annotated[bool, argument("Read their whole threads.", True)] = False
@@ -95,7 +101,7 @@ async def _read(
     """One of the ids; what cannot be read does not hide the others."""
     try:
         if id_.startswith("thr_"):
-            return await _thread(ctx, id_, addresses, quoted=request.quoted)
+            return await _thread(ctx, request, id_, addresses)
         if id_.startswith("att_"):
             attachment = await attachment_of(ctx, id_)
             found = await attachment_text(ctx, attachment)
@@ -105,7 +111,7 @@ async def _read(
         refuse_other_kind(id_, "msg", _TOOLS)
         message = await message_of(ctx, id_)
         if request.thread:
-            return await _thread(ctx, message.thread_id, addresses, quoted=request.quoted)
+            return await _thread(ctx, request, message.thread_id, addresses)
         line = _line(message, addresses, quoted=request.quoted)
         return replace(
             line,
@@ -140,15 +146,21 @@ async def _file_line(ctx: RequestContext, file: DraftFile) -> FileLine:
 
 
 async def _thread(
-    ctx: RequestContext, thread_id: str, addresses: dict[str, str], *, quoted: bool
+    ctx: RequestContext, request: ReadMail, thread_id: str, addresses: dict[str, str]
 ) -> ThreadText:
-    thread = await thread_of(ctx, thread_id, limit=_THREAD_MESSAGES)
-    whole = await ctx.store.messages_by_id([m.id for m in thread.messages], ctx.visible)
+    """The newest messages of a thread; the offset counts those that were read before."""
+    thread = await thread_of(ctx, thread_id)
+    page = Slice(limit=_THREAD_MESSAGES, offset=request.offset)
+    found = await find_in_thread(ctx, thread_id, page)
+    whole = await ctx.store.messages_by_id([row.id for row in found.rows], ctx.visible)
     lines = tuple(
-        _line(whole[m.id], addresses, quoted=quoted) for m in thread.messages if m.id in whole
+        _line(whole[row.id], addresses, quoted=request.quoted)
+        for row in reversed(found.rows)
+        if row.id in whole
     )
-    earlier = thread.message_count - len(thread.messages)
-    return ThreadText(thread.id, thread.subject, lines, earlier=earlier or None)
+    end = request.offset + len(found.rows)
+    earlier = max(found.total - end, 0) or None
+    return ThreadText(thread.id, thread.subject, lines, earlier, end if earlier else None)
 
 
 def _line(message: Message, addresses: dict[str, str], *, quoted: bool) -> MailLine:
