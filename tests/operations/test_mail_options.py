@@ -301,3 +301,42 @@ async def test_a_draft_cannot_answer_a_hidden_message(ctx: RequestContext, inbox
     for way in ("id", "Message-ID", "thread"):
         with pytest.raises(NotFound):
             await call(ctx, create_draft, {**REPLY, **ways[way], "inbox_id": inbox.id})
+
+
+@pytest.mark.parametrize("operation", [send_message, create_draft])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            {"in_reply_to": "{thread}"},
+            "in_reply_to: {thread} is not a msg_ id; give it as thread_id",
+        ),
+        ({"in_reply_to": " {thread} "}, "is not a msg_ id"),
+        ({"in_reply_to": "drf_4h8t2w"}, "in_reply_to: drf_4h8t2w is not a msg_ id"),
+        ({"in_reply_to": "att_4h8t2w"}, "in_reply_to: att_4h8t2w is not a msg_ id"),
+        ({"thread_id": "{message}"}, "thread_id: {message} is not a thr_ id; use get_message"),
+    ],
+)
+async def test_an_id_of_something_else_is_no_parent(
+    ctx: RequestContext, inbox: Inbox, operation: Any, arguments: dict[str, str], words: str
+) -> None:
+    """It is not mistaken for the Message-ID of a mail that is stored elsewhere."""
+    added = await deliver(ctx, inbox, mail("Invoice"))
+    ids = {"thread": added.thread_id, "message": added.message_id}
+    given = {name: value.format(**ids) for name, value in arguments.items()}
+
+    with pytest.raises(InvalidInput, match=words.format(**ids)):
+        await call(ctx, operation, {**LETTER, **given})
+
+
+@pytest.mark.parametrize("written", [" {message} ", "<thr_1@example.com>", "inb_2@example.com"])
+async def test_a_parent_may_have_white_space_and_any_message_id(
+    ctx: RequestContext, inbox: Inbox, written: str
+) -> None:
+    added = await deliver(ctx, inbox, mail("Invoice", message_id="<thr_1@example.com>"))
+    other = await deliver(ctx, inbox, mail("Other", message_id="<inb_2@example.com>"))
+    parent = written.format(message=added.message_id)
+
+    sent = await call(ctx, send_message, {**LETTER, "in_reply_to": parent})
+
+    assert sent.thread_id == (other if "inb_2" in written else added).thread_id

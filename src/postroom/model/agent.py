@@ -14,9 +14,10 @@ from postroom.model.values import dataclass
 class FileLine:
     """An attachment in short."""
 
-    id: str
-    filename: str
-    size: int
+    id: str | None = None
+    """None if it was uploaded to a draft."""
+    filename: str = ""
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class MailLine:
     snippet: str | None = None
     to: tuple[str, ...] | None = None
     cc: tuple[str, ...] | None = None
+    bcc: tuple[str, ...] | None = None
     thread_id: str | None = None
     inbox: str | None = None
     mailbox: str | None = None
@@ -69,6 +71,7 @@ class ThreadText:
     subject: str
     messages: tuple[MailLine, ...]
     earlier: int | None = None
+    next_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +162,11 @@ class MailboxLine:
 
 @dataclass(frozen=True, slots=True)
 class Mailboxes:
-    """The mailboxes and labels of a caller."""
+    """The mailboxes and labels of a caller, and the addresses of their inboxes."""
 
     mailboxes: tuple[MailboxLine, ...]
     labels: tuple[MailboxLine, ...] | None = None
+    inboxes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from postroom.rules.definition import (
 from postroom.rules.matching import (
     HeadersNeeded,
     Why,
+    folded_names,
     impossible_conditions,
     read_moment,
     why_it_matches,
@@ -51,7 +52,7 @@ def named_hidden(condition: Condition) -> frozenset[str]:
         return frozenset[str]().union(*(named_hidden(part) for part in parts))
     if condition.field != "mailbox" or condition.operator not in ("equals", "in"):
         return frozenset()
-    return _HIDDEN & {str(name).casefold() for name in condition.values}
+    return _HIDDEN & folded_names(condition)
 
 
 def is_left_out(facts: Facts, named: frozenset[str]) -> bool:
@@ -103,7 +104,7 @@ def _with_test(query: MessageQuery, test: Comparison, now: datetime) -> MessageQ
     if test.field == "flag" and test.operator == "equals" and value.lower() in FLAGS:
         return replace(query, flags=(*query.flags, value.lower()))
     if test.field == "mailbox" and test.operator == "equals":
-        return replace(query, mailbox=value)
+        return query if len(folded_names(test)) > 1 else replace(query, mailbox=value)
     text = fold(value)
     if len(text) > _MAX_TEXT_CHARS:
         return query

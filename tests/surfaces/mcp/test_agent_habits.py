@@ -241,7 +241,7 @@ async def test_a_message_names_its_thread(lean: Agent, ctx: RequestContext, inbo
         ("find_mail", {"inbox_id": "inb_none"}, "list_mailboxes shows those you may use"),
         ("change_mail", {"plan_id": "pln_none"}, "make_rule makes a new one"),
         ("recall", {"key": "none"}, "recall shows the existing ones"),
-        ("read_mail", {"ids": ["drf_none"]}, "drf_none is not a msg_ id; use list_outgoing for it"),
+        ("read_mail", {"ids": ["pln_none"]}, "pln_none is not a msg_ id; use change_mail for it"),
     ],
 )
 async def test_advice_names_a_tool_of_this_toolset(

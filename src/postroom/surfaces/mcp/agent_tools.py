@@ -45,7 +45,12 @@ TOOL_OF = {
 }
 """The tool of this toolset for what the others offer; errors name it."""
 
-ARGUMENT_OF = {"rule_yaml": "yaml", "body_text": "body", "body_html": "html"}
+ARGUMENT_OF = {
+    "rule_yaml": "yaml",
+    "body_text": "body",
+    "body_html": "html",
+    "message_ids": "ids",
+}
 """The arguments of these tools that have other names elsewhere."""
 
 

@@ -1,0 +1,134 @@
+"""Finding and reading with the toolset `agent`: what is not found, not shown or too long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from postroom.calls.context import RequestContext
+from postroom.model.inbox import Inbox
+from tests.mails import deliver, mail
+from tests.surfaces.mcp.conftest import Agent
+from tests.surfaces.mcp.test_agent import lean
+from tests.surfaces.mcp.test_agent_habits import subjects
+
+__all__ = ["lean"]
+
+NUMBERS = " ".join(str(number) for number in range(5_000))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"labels": "Work"},
+        {"flags": "starred"},
+        {"flags": ["important"]},
+        {"labels": "work", "flags": "flagged"},
+    ],
+)
+async def test_a_single_label_or_flag_needs_no_list(
+    lean: Agent, ctx: RequestContext, inbox: Inbox, asked: dict[str, Any]
+):
+    for subject in ("One", "Two"):
+        await deliver(ctx, inbox, mail(subject, to=inbox.address))
+    rows = (await lean.call("find_mail", q="One"))["results"]
+    await lean.call("change_mail", ids=rows[0]["id"], add_labels="Work", add_flags="starred")
+
+    plan = await lean.call("change_mail", filter=asked, add_flags="read")
+
+    assert ["One"] == await subjects(lean, **asked)
+    assert 1 == plan["changed"]
+
+
+async def test_an_empty_label_filters_nothing(lean: Agent, ctx: RequestContext, inbox: Inbox):
+    await deliver(ctx, inbox, mail("One", to=inbox.address))
+
+    assert ["One"] == await subjects(lean, labels="", flags="")
+
+
+@pytest.mark.parametrize("asked", [{"q": "party"}, {"q": "birthday cake"}, {"from": "ana"}])
+async def test_a_hint_says_that_it_is_in_trash(
+    lean: Agent, ctx: RequestContext, inbox: Inbox, asked: dict[str, Any]
+):
+    await deliver(ctx, inbox, mail("Birthday party", "Bring cake.", to=inbox.address))
+    await deliver(ctx, inbox, mail("Cake", "Recipe.", sender="bo@x.example", to=inbox.address))
+    [row] = (await lean.call("find_mail", q="Birthday"))["results"]
+    await lean.call("change_mail", ids=[row["id"]], trash=True)
+
+    found = await lean.call("find_mail", **asked)
+
+    assert (0, []) == (found["total"], found["results"])
+    assert "1 in Trash or Junk; mailbox=* finds them" == found["hint"]
+    assert ["Birthday party"] == await subjects(lean, **asked, mailbox="*")
+
+
+@pytest.mark.parametrize("name", ["from", "to"])
+async def test_an_address_is_found_as_rows_show_it(
+    lean: Agent, ctx: RequestContext, inbox: Inbox, name: str
+):
+    people = {"from": "sender", "to": "cc"}
+    hers = {people[name]: '"Lima, Ana" <ana@x.example>'}
+    await deliver(ctx, inbox, mail("Hers", to=inbox.address, **hers))
+    await deliver(ctx, inbox, mail("Other", to=inbox.address, sender="Ana Lima <b@x.example>"))
+
+    for written in ("Ana Lima <ana@x.example>", "<ANA@x.example>", "Lima, Ana  <ana@x.example> "):
+        assert ["Hers"] == await subjects(lean, **{name: written})
+        assert ["Hers"] == await subjects(lean, q=f'{name}:"{written}"')
+
+
+async def test_a_long_mail_that_was_waited_for_is_read_on(
+    lean: Agent, ctx: RequestContext, inbox: Inbox
+):
+    await deliver(ctx, inbox, mail("Long", NUMBERS, to=inbox.address))
+
+    line = (await lean.call("wait_for_mail", since=-60))["message"]
+    text, offset = line["text"], line["next_offset"]
+    while offset is not None:
+        [part] = (await lean.call("read_mail", ids=[line["id"]], offset=offset))["results"]
+        text, offset = text + part["text"], part.get("next_offset")
+
+    assert NUMBERS == text.strip()
+
+
+async def _long_thread(ctx: RequestContext, inbox: Inbox, length: int) -> str:
+    for number in range(length):
+        parents = {"in_reply_to": "<0@x.example>", "references": ["<0@x.example>"]}
+        given = parents if number else {}
+        text = f"No {number}"
+        raw = mail("Long talk", text, to=inbox.address, message_id=f"<{number}@x.example>", **given)
+        added = await deliver(ctx, inbox, raw)
+    return added.thread_id
+
+
+@pytest.mark.parametrize("by_message", [False, True])
+async def test_a_long_thread_is_read_in_parts(
+    lean: Agent, ctx: RequestContext, inbox: Inbox, by_message: bool
+):
+    thread_id = await _long_thread(ctx, inbox, 45)
+    [row] = (await lean.call("find_mail", limit=1))["results"]
+    asked: dict[str, Any] = (
+        {"ids": [row["id"]], "thread": True} if by_message else {"ids": thread_id}
+    )
+
+    texts: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        [part] = (await lean.call("read_mail", **asked, offset=offset))["results"]
+        texts = [line["text"] for line in part["messages"]] + texts
+        assert part.get("earlier", 0) == 45 - len(texts)
+        offset = part.get("next_offset")
+
+    assert [f"No {number}" for number in range(45)] == texts
+
+
+async def test_a_thread_is_changed_whatever_its_length(
+    lean: Agent, ctx: RequestContext, inbox: Inbox
+):
+    thread_id = await _long_thread(ctx, inbox, 103)
+
+    done = await lean.call("change_mail", ids=[thread_id, "thr_none"], add_flags=["seen"])
+
+    assert ("partial", 103) == (done["status"], done["changed"])
+    assert ["thr_none"] == [failed["id"] for failed in done["failed"]]
+    assert 0 == (await lean.call("find_mail", unread=True))["total"]
