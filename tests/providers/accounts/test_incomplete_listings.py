@@ -198,3 +198,25 @@ async def test_changes_are_found_after_the_server_rebuilt_its_index(
 
     found = {row.subject: "flagged" in row.flags for row in await synced.rows()}
     assert {"Kept": False, "Flagged": True} == found
+
+
+async def test_a_mailbox_that_cannot_be_opened_does_not_block_others(tmp_path: Path) -> None:
+    boxes = {name: {uid: mails(uid)[uid]} for uid, name in enumerate((b"INBOX", b"A", b"B"), 1)}
+
+    def examine(command: ImapCommand) -> bytes | None:
+        return b"{tag} NO [SERVERBUG] broken index\r\n" if command.rest == b"A" else None
+
+    def status(command: ImapCommand) -> bytes:
+        name = command.rest.split()[0]
+        items = b"MESSAGES 1 UIDNEXT 9 UIDVALIDITY 7"
+        return b"* STATUS %s (%s)\r\n{tag} OK done\r\n" % (name, items)
+
+    replies: dict[str, Any] = {"EXAMINE": examine, "STATUS": status}
+    async with (
+        scripted(mailboxes=boxes, capabilities=CAPABILITIES, replies=replies) as server,
+        at(server, tmp_path) as synced,
+    ):
+        with pytest.raises(ProviderError, match=r"A: .*broken index"):
+            await synced.sync()
+
+        assert [("B",), ("Inbox",)] == sorted(row.mailboxes for row in await synced.rows())

@@ -193,6 +193,20 @@ async def test_text_that_imap_cannot_represent_is_refused_before_it_is_sent(
     assert 0 == server.connections
 
 
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "INUSE", "SERVERBUG"])
+async def test_a_login_that_fails_for_now_is_not_a_wrong_password(tmp_path, code):
+    replies = {"LOGIN": b"{tag} NO [%s] too many connections\r\n" % code.encode()}
+    async with (
+        scripted(replies=replies) as server,
+        app_with(tmp_path, account_at(server.port)) as app,
+    ):
+        data = (await answer(app, "imap_verify_account"))["data"]
+
+    (issue,) = data["issues"]
+    assert ("failed", "internal", True) == (data["status"], issue["code"], issue["retryable"])
+    assert "too many connections" in issue["message"]
+
+
 async def test_a_change_of_some_flags_is_partial(tmp_path):
     box = {b"INBOX": {2: Mail(b"Subject: a\r\n\r\n", {rb"\Seen"})}}
     async with (

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Self, TypeAlias
 
-from postroom.errors import ProviderError
+from postroom.errors import NotFound, ProviderError, untrusted
 from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
 from postroom.model.inbox import DRAFTS, INBOX
 from postroom.ports.provider import StoredRefs
-from postroom.providers.imap.errors import imap_errors
+from postroom.providers.imap.errors import Refused, imap_errors
 from postroom.providers.imap.mailboxes import (
     MAX_UIDS,
     ImapMailboxes,
@@ -149,10 +149,19 @@ class ImapReader:
             )
         now = [(mailbox, status) for mailbox, status in found if status is not None]
         total = sum(status.exists for _, status in now)
+        refusals: list[ProviderError] = []
         for mailbox, status in now:
-            with imap_errors(self.mailboxes.account):
-                async for part in self._mailbox_changes(mailbox, status, state, known):
-                    yield replace(part, total=total)
+            try:
+                with imap_errors(self.mailboxes.account):
+                    async for part in self._mailbox_changes(mailbox, status, state, known):
+                        yield replace(part, total=total)
+            except (NotFound, ProviderError) as error:
+                if not isinstance(error.__cause__, Refused):
+                    raise
+                refusals.append(ProviderError(f"{mailbox.name}: {error}"))
+        if refusals:
+            # After the others: one mailbox that cannot be read must not block them.
+            raise untrusted(refusals[0])
         there = {key_of(mailbox) for mailbox, _ in found}
         closed = there - {key_of(mailbox) for mailbox, _ in now}
         scopes = {scope_of(mailbox, status.uidvalidity) for mailbox, status in now}

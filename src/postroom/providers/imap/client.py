@@ -48,6 +48,9 @@ IDLE_S = 240.0
 """The duration of an IDLE: a dead connection is noticed within five minutes."""
 
 _REV2 = frozenset(("ENABLE", "ESEARCH", "IDLE", "LITERAL-", "MOVE", "UIDPLUS", "UNSELECT"))
+_TEMPORARY = ("INUSE", "LIMIT", "SERVERBUG", "UNAVAILABLE")
+"""The codes of a login that is refused although its password may be right (RFC 5530)."""
+
 _MAX_LISTED = 10_000
 _MAX_CAPABILITIES = 1_000
 
@@ -147,6 +150,8 @@ class Client:
         try:
             status = await answer
         except Refused as refusal:
+            if refusal.code in _TEMPORARY:
+                raise
             raise LoginRefused("LOGIN", refusal.word, refusal.code, refusal.text) from None
         if not self.read_capabilities(status):
             await self.request_capabilities()
