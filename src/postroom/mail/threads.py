@@ -14,7 +14,10 @@ from postroom.mail.text.fold import as_key, fold
 from postroom.model.mail.storage import NewMessage
 from postroom.model.values import dataclass, late_pattern
 
-_PREFIX = late_pattern(r"\s*+([^\W\d_][\w^]{0,11})\s?(?:[\[(]\d{1,3}[\])]|\*\d{1,3})?\s?[:：]\s*+")
+_PREFIX = late_pattern(
+    r"\s*+([^\W\d_]\w{0,19}(?: [^\W\d_]{1,12}){0,2})\.?"
+    r"\s?(?:[\[(]\d{1,3}[\])]|[*^]\d{1,3})?\s?[:：]\s*+"
+)
 _TAG = late_pattern(r"\s*+\[[^\]\[]{1,60}\]\s*+")
 _WAS = late_pattern(
     r"\s[(\[](?:was|war|était|era|var|oli|byl[oa]?|было|formerly)\b:? ([^()\[\]]{1,200}"
