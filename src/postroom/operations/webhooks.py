@@ -66,7 +66,7 @@ _Types = Annotated[
 
 
 class ListEvents(Paged):
-    """List events of mail; to continue, stream the events since the last."""
+    """List events of mail, oldest first. stream_events sends new ones as they happen."""
 
     inbox_id: _Inbox = None
     message_id: Annotated[OptionalId, argument("Only this message.", "msg_4h8t2w")] = None

@@ -143,7 +143,7 @@ class MailArguments(MailOptions):
     sender: Annotated[
         str | None,
         argument(
-            "Or the address to send from.",
+            "Address to send from.",
             "support@postroom.localhost",
             alias="from",
             max_length=320,
@@ -190,9 +190,9 @@ class ReplyToMessage(SendOptions):
     )
     reply_all: Annotated[bool, argument("Reply to all its recipients.", True)] = False
     attachments: AttachmentInputs = []
-    automatic: Annotated[bool, argument("Sent by a program; not in reply to programs.", True)] = (
-        False
-    )
+    automatic: Annotated[
+        bool, argument("An automatic reply; refused if it answers automatic mail.", True)
+    ] = False
 
 
 @operation(Scope.SEND)
