@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Set
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 
 from postroom.mail.data import load
@@ -104,6 +104,7 @@ class SeriesPart:
     number: int
 
 
+@lru_cache(4096)
 def series_part(subject: str) -> SeriesPart | None:
     """The part of a series that a subject names; replies are no parts."""
     if not any(digit in subject for digit in "123456789") or is_reply_subject(subject):
