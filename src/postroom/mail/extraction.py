@@ -85,7 +85,8 @@ _MIN_CODE_SCORE = 3
 def find_code(subject: str, text: str) -> str | None:
     """The one-time code of a mail, without the spaces inside it; None if there is none."""
     best: tuple[int, str] | None = None
-    for whole in (text[:_MAX_CHARS], subject[:_MAX_CHARS]):
+    joined = re.sub(r"(?<=\b\d)(?: \| |\n\n?)(?=\d\b)", " ", text[:_MAX_CHARS])  # one in each cell
+    for whole in (joined, subject[:_MAX_CHARS]):
         masked = OTHER_CODE.sub(lambda found: "·" * len(found[0]), whole)
         has_offer = OFFER.search(whole) is not None
         for match in islice(_CODE.finditer(whole), _MAX_NUMBERS):
