@@ -78,8 +78,8 @@ _FUNCTION_CALL = re.compile(r"\w_\w*\($")
 _YEAR = re.compile(r"(?:19|20)\d\d(?:[01]\d[0-3]\d)?")
 _SENTENCE_END = re.compile(r"[.!?;。！？](?=\s|$)|[。！？]|\n")
 _STARTS = re.compile(r"\s*(?:$|[(,.;:–—-]|(?:is|ist|est|es|è|é|är|er)\b)", re.IGNORECASE)
-_CELLS = re.compile(r"(?<=\b\d) \| (?=\d\b)")
-"""Between the digits of a code in the cells of a table."""
+_CELLS = re.compile(r"(?<=\b\d)(?: \| |\n\n?)(?=\d\b)")
+"""Between the digits of a code in the cells or lines of a table."""
 
 _SIX_DIGITS = re.compile(r"\d{6}|\d{3}\D\d{3}")
 _MIN_CODE_SCORE = 3
