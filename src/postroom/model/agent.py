@@ -164,6 +164,7 @@ class Mailboxes:
     mailboxes: tuple[MailboxLine, ...]
     labels: tuple[MailboxLine, ...] | None = None
     inboxes: tuple[str, ...] = ()
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

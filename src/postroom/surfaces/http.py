@@ -133,9 +133,13 @@ def operations_named(error: MailError, names: Mapping[str, str]) -> dict[str, st
 
 def reword(error: MailError, names: Mapping[str, str]) -> MailError:
     """Replace the names of operations in an error, and return it."""
-    said = _NAME.sub(lambda found: names.get(found[0], found[0]), str(error))
-    error.args = (said, *error.args[1:])
+    error.args = (reword_text(str(error), names), *error.args[1:])
     return error
+
+
+def reword_text(text: str, names: Mapping[str, str]) -> str:
+    """Replace the names of operations in what is said of one item of a result."""
+    return _NAME.sub(lambda found: names.get(found[0], found[0]), text)
 
 
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.IGNORECASE)

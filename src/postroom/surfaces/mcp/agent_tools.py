@@ -6,7 +6,7 @@ from functools import partial
 
 from postroom.errors import MailError
 from postroom.operations.agent import changing, finding, memory, reading, writing
-from postroom.surfaces.http import reword
+from postroom.surfaces.http import reword, reword_text
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
 
 UNLISTED_SEND_ARGUMENTS = frozenset({"allow_duplicate", "wait_s", "headers", "reply_to"})
@@ -62,7 +62,15 @@ def _brief_error(error: MailError) -> Body:
     return body
 
 
-_tool = partial(Tool, is_brief=True, explain=_brief_error)
+def _reworded(body: Body) -> Body:
+    """A result whose problems with single ids have the names of this toolset."""
+    for item in (*body.get("results", ()), *body.get("failed", ())):
+        for name in {"error", "note"}.intersection(item) if isinstance(item, dict) else ():
+            item[name] = reword_text(item[name], TOOL_OF | ARGUMENT_OF)
+    return body
+
+
+_tool = partial(Tool, is_brief=True, explain=_brief_error, shape_result=_reworded)
 
 TOOLS = (
     _tool(
