@@ -128,6 +128,7 @@ class MemoryLine:
     updated_at: datetime
     trust: str
     tags: tuple[str, ...] | None = None
+    next_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,3 +199,21 @@ async def test_a_long_list_of_drafts_says_how_to_see_more(lean: Agent, inbox: In
 
     assert (3, 2, "limit shows up to 100") == (some["total"], len(some["results"]), some["hint"])
     assert (3, None) == (len(every["results"]), every.get("hint"))
+
+
+async def test_a_long_memory_is_recalled_in_parts(lean: Agent):
+    for number in range(5):
+        await lean.call("remember", key=f"pump/{number}", text=f"Pump {number}: {NUMBERS}")
+
+    some = await lean.call("recall", q="pump")
+    text, offset = "", 0
+    while offset is not None:
+        [part] = (await lean.call("recall", key="pump/3", offset=offset))["results"]
+        text, offset = text + part["text"], part.get("next_offset")
+    error = await lean.fail("recall", q="pump", offset=10)
+
+    assert 40_000 > len(str(some))
+    assert all(line["next_offset"] == len(line["text"]) for line in some["results"])
+    assert "offset" in some["note"]
+    assert f"Pump 3: {NUMBERS}" == text
+    assert "give its key" in error["message"]

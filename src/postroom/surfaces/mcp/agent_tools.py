@@ -20,7 +20,7 @@ DOCUMENTED_BY_SEND_MAIL = UNLISTED_SEND_ARGUMENTS | {
 }
 """Arguments that send_mail explains for the others."""
 
-MEMORY = frozenset({"namespace", "links", "tags", "expires_at", "limit"})
+MEMORY = frozenset({"namespace", "links", "tags", "expires_at", "limit", "offset"})
 KEY = {"key": "Its name."}
 RULE = (
     "YAML. when: from to cc subject text label mailbox has_attachment age_days… with equals "
