@@ -44,7 +44,10 @@ async def test_a_rule_names_mailboxes_as_other_programs_do(ctx, inbox, name, mai
     again = await call(ctx, create_rule, {"rule_yaml": rule(then=f"{{move: {name}}}")})
     await call(ctx, apply_rule_plan, {"plan_id": again.plan_id})
 
+    done = await call(ctx, create_rule, {"rule_yaml": rule(when, f"{{move: {name}}}")})
+
     assert ((), (), (mailbox,)) == await state_of(ctx, invoice)
+    assert {} == done.actions_by_type
     assert 1 == plan.total_matches == back.total_matches == again.total_matches
 
 

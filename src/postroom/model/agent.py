@@ -131,6 +131,7 @@ class MemoryLine:
     updated_at: datetime
     trust: str
     tags: tuple[str, ...] | None = None
+    next_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,7 @@ class Mailboxes:
     mailboxes: tuple[MailboxLine, ...]
     labels: tuple[MailboxLine, ...] | None = None
     inboxes: tuple[str, ...] = ()
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

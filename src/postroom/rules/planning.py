@@ -9,7 +9,15 @@ from datetime import datetime, timedelta
 
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key, fold
-from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, OUTBOX, TRASH, Visible
+from postroom.model.inbox import (
+    ARCHIVE,
+    EVERY_MAILBOX,
+    HIDDEN_MAILBOXES,
+    OUTBOX,
+    TRASH,
+    Visible,
+    standard_mailbox,
+)
 from postroom.model.mail.message import FLAGS, MessageState
 from postroom.model.mail.storage import MessageQuery
 from postroom.model.rule import Action, Facts, PlanItem
@@ -204,7 +212,8 @@ def _without_label(state: MessageState, label: str) -> MessageState:
 
 
 def _moved(state: MessageState, mailbox: str) -> MessageState:
-    if [name.casefold() for name in state.mailboxes] == [mailbox.casefold()]:
+    meant = {name.casefold() for name in (mailbox, standard_mailbox(mailbox)) if name}
+    if len(state.mailboxes) == 1 and state.mailboxes[0].casefold() in meant:
         return state
     return replace(state, mailboxes=(mailbox,))
 

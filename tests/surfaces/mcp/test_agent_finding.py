@@ -8,7 +8,7 @@ import pytest
 
 from postroom.calls.context import RequestContext
 from postroom.model.inbox import Inbox
-from tests.mails import deliver, mail
+from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.mcp.conftest import Agent
 from tests.surfaces.mcp.test_agent import lean
 from tests.surfaces.mcp.test_agent_habits import subjects
@@ -132,3 +132,88 @@ async def test_a_thread_is_changed_whatever_its_length(
     assert ("partial", 103) == (done["status"], done["changed"])
     assert ["thr_none"] == [failed["id"] for failed in done["failed"]]
     assert 0 == (await lean.call("find_mail", unread=True))["total"]
+
+
+@pytest.mark.parametrize(
+    "q",
+    ["invoic*", "invoice,", "(invoice)", "invoic* acm*", "invoice AND acme", "acme: invoice?"],
+)
+async def test_punctuation_and_wildcards_do_not_hide_a_match(
+    lean: Agent, ctx: RequestContext, inbox: Inbox, q: str
+):
+    await deliver(ctx, inbox, mail("Invoice 7", "From Acme.", to=inbox.address))
+    await deliver(ctx, inbox, mail("Lunch", "At noon.", to=inbox.address))
+
+    found = await lean.call("find_mail", q=q)
+
+    assert ["Invoice 7"] == [row["subject"] for row in found["results"]]
+    assert "these have" in found["hint"]
+
+
+async def test_a_single_word_without_a_match_finds_nothing(
+    lean: Agent, ctx: RequestContext, inbox: Inbox
+):
+    await deliver(ctx, inbox, mail("Lunch", "At noon.", to=inbox.address))
+
+    found = await lean.call("find_mail", q="invoice")
+
+    assert (0, []) == (found["total"], found["results"])
+
+
+async def test_operators_may_say_me(lean: Agent, ctx: RequestContext, inbox: Inbox):
+    await deliver(ctx, inbox, mail("Hers", sender="me-too@example.com", to=inbox.address))
+    await lean.call("send_mail", to=["zoe@x.example"], subject="Mine", body="Hi")
+
+    assert ["Mine"] == await subjects(lean, q="from:me")
+    assert ["Hers"] == await subjects(lean, q="from:me-too@example.com to:me")
+
+
+async def test_older_and_newer_are_dates(lean: Agent, ctx: RequestContext, inbox: Inbox):
+    await deliver(ctx, inbox, mail("March", to=inbox.address))
+
+    assert ["March"] == await subjects(lean, q="newer:2026-02-28 older:2026/03/02")
+    assert [] == await subjects(lean, q="older:2026-02-28")
+
+
+async def test_the_mailboxes_of_many_inboxes_are_listed(lean: Agent, ctx: RequestContext):
+    inboxes = [await new_inbox(ctx, f"agent{number:03}") for number in range(102)]
+    for inbox in (inboxes[0], inboxes[30], inboxes[-1]):
+        await deliver(ctx, inbox, mail("Hello", to=inbox.address))
+
+    listed = await lean.call("list_mailboxes")
+    one = await lean.call("list_mailboxes", inbox_id=inboxes[-1].address)
+
+    expected = [inboxes[0].address, inboxes[30].address, inboxes[-1].address]
+    assert expected == [box["inbox"] for box in listed["mailboxes"]]
+    assert 100 == len(listed["inboxes"])
+    assert "inbox_id" in listed["hint"]
+    assert ([inboxes[-1].address], None) == (one["inboxes"], one.get("hint"))
+
+
+async def test_a_long_list_of_drafts_says_how_to_see_more(lean: Agent, inbox: Inbox):
+    for number in range(3):
+        await lean.call("send_mail", to=["zoe@x.example"], body=f"{number}", draft=True)
+
+    some = await lean.call("list_outgoing", limit=2)
+    every = await lean.call("list_outgoing", limit=3)
+
+    assert (3, 2, "limit shows up to 100") == (some["total"], len(some["results"]), some["hint"])
+    assert (3, None) == (len(every["results"]), every.get("hint"))
+
+
+async def test_a_long_memory_is_recalled_in_parts(lean: Agent):
+    for number in range(5):
+        await lean.call("remember", key=f"pump/{number}", text=f"Pump {number}: {NUMBERS}")
+
+    some = await lean.call("recall", q="pump")
+    text, offset = "", 0
+    while offset is not None:
+        [part] = (await lean.call("recall", key="pump/3", offset=offset))["results"]
+        text, offset = text + part["text"], part.get("next_offset")
+    error = await lean.fail("recall", q="pump", offset=10)
+
+    assert 40_000 > len(str(some))
+    assert all(line["next_offset"] == len(line["text"]) for line in some["results"])
+    assert "offset" in some["note"]
+    assert f"Pump 3: {NUMBERS}" == text
+    assert "give its key" in error["message"]

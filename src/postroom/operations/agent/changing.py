@@ -66,7 +66,8 @@ class ChangeMail(MessageChanges):
 
     @model_validator(mode="after")
     def _one_selection(self) -> Self:
-        if self.unsubscribe and self.model_fields_set != {"ids", "unsubscribe"}:
+        given = self.model_dump(exclude_defaults=True)
+        if self.unsubscribe and given.keys() != {"ids", "unsubscribe"}:
             raise ValueError("unsubscribe: can only be combined with ids")
         if bool(self.ids) + (self.filter is not None) + (self.plan_id is not None) != 1:
             raise ValueError("give one of ids, filter and plan_id")
@@ -77,7 +78,8 @@ class ChangeMail(MessageChanges):
 async def change_mail(ctx: RequestContext, request: ChangeMail) -> ChangeOutcome:
     if request.unsubscribe:
         return await _unsubscribe(ctx, request.ids)
-    changes = request.model_dump(mode="json", by_alias=True, exclude={"ids"}, exclude_unset=True)
+    omitted = {"ids", "unsubscribe"}
+    changes = request.model_dump(mode="json", by_alias=True, exclude=omitted, exclude_defaults=True)
     ids, missing = await _messages(ctx, request.ids)
     if request.ids:
         changes["message_ids"] = ids or request.ids

@@ -148,11 +148,12 @@ _PLACES = {"anywhere": "*", "all": "*", "spam": "Junk", "bin": "Trash", "drafts"
 def with_operators(data: Any) -> Any:
     """Arguments with those that the operators in q represent; a separate argument takes precedence.
 
-    Dates may be like those of operators too: `yesterday`, `7d`.
+    Dates may be like those of operators too: `yesterday`, `7d`. An empty text is no filter.
     """
     if not isinstance(data, dict):
         return data
     now = datetime.now(UTC)
+    data = {name: value for name, value in data.items() if value != ""}
     data = {**with_lists(data, ("labels", "flags")), **_dates(data, now)}
     name_of_q = "q" if "q" in data else "query"
     q = data.get(name_of_q)
@@ -262,8 +263,8 @@ def _age(name: str) -> Read:
 
 
 _OPERATORS: dict[str, Read] = {
-    "from": _as("from"),
-    "to": _as("to"),
+    "from": lambda value, _: {"mailbox": SENT} if value.lower() == "me" else {"from": value},
+    "to": lambda value, _: {} if value.lower() == "me" else {"to": value},
     "cc": _as("to"),
     "bcc": _as("to"),
     "subject": _as("subject"),
@@ -279,7 +280,9 @@ _OPERATORS: dict[str, Read] = {
     "date": _on,
     "after": _date("after_date"),
     "since": _date("after_date"),
+    "newer": _date("after_date"),
     "before": _date("before_date"),
+    "older": _date("before_date"),
     "until": _date("before_date"),
     "newer_than": _age("after_date"),
     "older_than": _age("before_date"),
@@ -334,7 +337,7 @@ class FindMail(MailSelection, MessageFilter):
 async def find_mail(ctx: RequestContext, request: FindMail) -> FoundMail:
     page = await find_page(ctx, request)
     hint = None if page.total else await _elsewhere(ctx, request)
-    if page.hint and hint is None and "mode" not in request.model_fields_set:
+    if not page.total and hint is None and request.q and "mode" not in request.model_fields_set:
         page = await _nearest(ctx, request, page)
     whole = await ctx.store.messages_by_id([row.id for row in page.results], ctx.visible)
     addresses = {} if request.inbox_id or request.thread_id else await inbox_addresses(ctx)
@@ -371,6 +374,8 @@ async def _nearest(
         found = await find_page(ctx, request.model_copy(update={"q": words}))
         if found.results:
             return replace(found, hint=f"{_NOT_ALL}these have {words}")
+    if nothing.hint is None:
+        return nothing
     by_meaning = {"mode": "hybrid", "sort": "newest", "limit": min(request.limit, _NEAREST)}
     found = await find_page(ctx, request.model_copy(update=by_meaning))
     if not found.results:
@@ -385,7 +390,7 @@ def _significant_words(q: str) -> str:
     from postroom.mail.text.terms import STOP_WORDS
 
     words = list(words_of(fold(q)))
-    bare = [word.strip(".,;!?'") for word in words]
+    bare = [word.strip(".,:;!?'*()") for word in words]
     kept = [word for word in bare if word and word not in STOP_WORDS | _OF_QUESTIONS]
     return " ".join(f'"{w}"' if " " in w else w for w in kept) if kept != words else ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, TypeVar
 
@@ -29,6 +30,7 @@ from postroom.model.agent import (
     ReadResult,
     ThreadText,
 )
+from postroom.model.inbox import Mailbox
 from postroom.model.key import Scope
 from postroom.model.mail.message import Message
 from postroom.model.mail.sending import DraftFile, Sent
@@ -56,6 +58,7 @@ _WAITED_CHARS = 12_000
 """The length of the text of a mail that was waited for; read_mail reads on."""
 
 _THREAD_MESSAGES = 20
+_MAX_LINES = 100
 _MAX_ADDRESSES = 20
 
 Read = MailLine | ThreadText | FileText | NotRead
@@ -247,19 +250,32 @@ class ListMailboxes(Request):
 @operation(Scope.READ)
 async def list_mailboxes(ctx: RequestContext, request: ListMailboxes) -> Mailboxes:
     addresses = await inbox_addresses(ctx)
-    found = await list_all(ctx, ListAll(inbox_id=request.inbox_id, limit=100))
+    boxes, has_more = await _used_mailboxes(ctx, request.inbox_id)
     visible = ctx.visible.narrowed_to([request.inbox_id]) if request.inbox_id else ctx.visible
-    labels = await ctx.store.labels(visible, Slice(limit=100))
-    inboxes = await ctx.store.inboxes(visible, Slice(limit=100))
-    boxes = tuple(
-        MailboxLine(
-            box.name, box.total, unread=box.unread or None, inbox=addresses.get(box.inbox_id)
-        )
-        for box in found.results
-        if box.total
-    )
+    labels = await ctx.store.labels(visible, Slice(limit=_MAX_LINES))
+    inboxes = await ctx.store.inboxes(visible, Slice(limit=_MAX_LINES))
+    is_cut = has_more or max(labels.total, inboxes.total) > _MAX_LINES
     return Mailboxes(
-        boxes,
+        tuple(
+            MailboxLine(
+                box.name, box.total, unread=box.unread or None, inbox=addresses.get(box.inbox_id)
+            )
+            for box in boxes
+        ),
         tuple(MailboxLine(label.name, label.message_count) for label in labels.rows) or None,
         inboxes=tuple(inbox.address for inbox in inboxes.rows),
+        hint=f"only the first {_MAX_LINES} of a kind; inbox_id shows one inbox" if is_cut else None,
     )
+
+
+async def _used_mailboxes(
+    ctx: RequestContext, inbox_id: str | None
+) -> tuple[Sequence[Mailbox], bool]:
+    """The first mailboxes with mail in them, and whether there are more."""
+    found: list[Mailbox] = []
+    seen, has_more = 0, True
+    while has_more and len(found) <= _MAX_LINES:
+        page = await list_all(ctx, ListAll(inbox_id=inbox_id, limit=_MAX_LINES, offset=seen))
+        found += [box for box in page.results if box.total]
+        seen, has_more = seen + len(page.results), page.has_more
+    return found[:_MAX_LINES], len(found) > _MAX_LINES

@@ -316,7 +316,9 @@ async def list_outgoing(ctx: RequestContext, request: ListOutgoing) -> FoundMail
     waiting = await list_outbox(ctx, ListOutbox(limit=request.limit))
     drafts = await list_drafts(ctx, ListDrafts(limit=request.limit))
     lines = [*map(_entry_line, waiting.results), *map(draft_line, drafts.results)]
-    return FoundMail(waiting.total + drafts.total, tuple(lines[: request.limit]))
+    total = waiting.total + drafts.total
+    hint = "limit shows up to 100" if total > request.limit else None
+    return FoundMail(total, tuple(lines[: request.limit]), hint=hint)
 
 
 def _entry_line(entry: OutboxEntry) -> MailLine:
