@@ -101,6 +101,19 @@ async def test_a_move_to_a_nested_folder_creates_it(
         assert {"projects/2026"} == places(remote, "Hello")
 
 
+@pytest.mark.parametrize("remote", ["imap", PREFIXED], indirect=True)
+async def test_a_folder_inside_of_inbox_is_one_folder_in_any_case(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
+    remote.deliver(outgoing_mail("Hello"))
+    await synced.sync()
+    await move(synced, "Hello", "Inbox/Sub")
+    for _ in range(3):
+        await synced.sync()
+
+    assert ("Sub",) == (await synced.message("Hello")).mailboxes
+
+
 @pytest.mark.parametrize("remote", [PREFIXED], indirect=True)
 @pytest.mark.parametrize("name", ["Projects", "New/Levels/Three", "Entwürfe & mehr"])
 async def test_a_folder_is_created_where_all_folders_are_inside_of_inbox(

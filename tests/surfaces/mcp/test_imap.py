@@ -293,3 +293,27 @@ async def test_an_answer_of_nil_is_a_message_that_is_gone(tmp_path, tool):
         data = (await answer(app, tool, **arguments))["data"]
 
     assert ("failed", ["not_found"]) == (data["status"], [i["code"] for i in data["issues"]])
+
+
+@pytest.mark.parametrize("is_reachable", [True, False])
+async def test_a_failed_copy_to_another_account_is_failed_and_suggests_to_look_there(
+    tmp_path, is_reachable
+):
+    async with (
+        scripted(mailboxes=boxes()) as server,
+        scripted(replies={} if is_reachable else {"LOGIN": b"{tag} NO wrong\r\n"}) as other,
+        app_with(tmp_path, account_at(server.port), account_at(other.port, "work")) as app,
+    ):
+        body = await answer(
+            app,
+            "imap_copy_message",
+            message_id=ID,
+            destination_account_id="work",
+            destination_mailbox="Missing",
+        )
+
+    assert "failed" == body["data"]["status"]
+    assert body["summary"].startswith("The message was not copied")
+    step = body["data"]["next_action"]
+    tool = "imap_list_mailboxes" if is_reachable else "imap_verify_account"
+    assert (tool, {"account_id": "work"}) == (step["tool"], step["arguments"])

@@ -154,7 +154,8 @@ async def copy_live_message(ctx: RequestContext, request: CopyLiveMessage) -> Li
             copy = await _fetch_message(live, at, steps, ctx.limits.message_bytes)
             if copy is not None:
                 await _append(live, target.account_id, mailbox, copy, steps)
-    status = steps.status(has_result=steps.succeeded == steps.attempted > 0)
+    needed = 1 if source == target else 2
+    status = steps.status(has_result=steps.succeeded == needed)
     accounts, mailboxes = (source.account_id, target.account_id), (at.mailbox, mailbox)
     counts = (steps.attempted, steps.succeeded)
     return LiveCopy(

@@ -142,7 +142,7 @@ def scope_of(mailbox: RemoteMailbox, uidvalidity: int) -> str:
 class ImapMailboxes:
     """A connection, renewed when it ends, on which one mailbox is open.
 
-    `listed` are the names on the wire that the server listed last, of any kind of mailbox.
+    `listed` are the names that the server listed last, of any kind of mailbox, in upper case.
     """
 
     account: ImapAccount
@@ -176,8 +176,8 @@ class ImapMailboxes:
         """Request the list of mailboxes. Raises ProviderError if it is incomplete."""
         client = await self.client()
         listed = await client.list()
-        self.listed = frozenset(row.name for row in listed)
-        if not any(name.upper() == b"INBOX" for name in self.listed):
+        self.listed = frozenset(row.name.upper() for row in listed)
+        if b"INBOX" not in self.listed:
             raise ProviderError(f"{self.account.account_id}: the server does not list INBOX")
         unusable = {row.name for row in listed if has_controls(row.name)}
         for name in unusable - self._skipped:
@@ -212,7 +212,8 @@ class ImapMailboxes:
     async def is_gone(self, scope: str) -> bool:
         """Whether the mailbox of a scope is gone, and not only missing in the list."""
         wire = scope.partition("/")[2].encode("latin-1")
-        if wire in self.listed:
+        # Some names are the same in other case, at least INBOX at the start.
+        if wire.upper() in self.listed:
             return True
         client = await self.client()
         try:

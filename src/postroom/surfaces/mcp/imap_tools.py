@@ -240,6 +240,8 @@ def _account(data: Body) -> str:
 def _repair(data: Body) -> Body:
     """The tool that explains a failure further."""
     issue, account_id = data["issues"][0], _account(data)
+    if issue["stage"] in ("connect_destination", "append"):
+        account_id = data["destination_account_id"]
     is_lost = issue["code"] in ("auth_failed", "timeout") or issue["stage"].startswith("connect")
     if is_lost or "mailboxes" in data:
         return _step("See whether the account works", "imap_verify_account", account_id=account_id)
