@@ -327,3 +327,39 @@ def test_answers_between_the_quotations_of_an_element_stay(html: str) -> None:
     assert ["Hi Ada,", "Monday.", "We do."] == [
         line for line in split_reply(html_to_text(marked).text).new_text.split("\n") if line
     ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "On 5 March 2024 at 15:12 I wrote:", "Am 5. März 2024 um 15:12 schrieb ich:",
+        "Le 5 mars 2024 à 15:12, j'ai écrit :", "Il 5 marzo 2024 alle 15:12 io ho scritto:",
+        "Op 5 maart 2024 om 15:12 schreef ik:", "Den 5 mars 2024 kl 15:12 skrev jag:",
+        "5 марта 2024 в 15:12 я написал:", "Em 5 de março de 2024 às 15:12 eu escreveu:",
+    ],
+)  # fmt: skip
+def test_what_the_writer_says_to_have_written_stays(said: str) -> None:
+    text = f"You asked for it.\n\n{said}\n\nWe accept the terms.\n\nPlease print that today!"
+
+    assert text == split_reply(text).new_text
+
+
+@pytest.mark.parametrize("name", ["Ben", "Ben I. Holm", "Vi Nguyen", "Yo Ito"])
+def test_names_that_look_like_the_writer_are_names(name: str) -> None:
+    reply = split_reply(f"Yes.\n\nOn 5 March 2024 at 15:12, {name} wrote:\n\nOld words")
+
+    assert "Yes." == reply.new_text
+
+
+APPS = [
+    "Get Outlook for iOS", "Outlook für Android herunterladen", "Télécharger Outlook pour iOS",
+    "Obtener Outlook para Android", "Ottieni BlueMail per Android", "Outlook voor iOS downloaden",
+    "Pobierz Outlook dla Android", "Получите Outlook для iOS", "Android için Outlook’u edinin",
+    "iOS 版 Outlook を入手", "获取 Outlook for iOS", "Hämta Outlook för iOS",
+    "Sent from Mailspring (https://a.example), the best free email app for work",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_an_advertisement_of_the_program_is_no_text(app: str) -> None:
+    assert "Yes, gladly." == split_reply(f"Yes, gladly.\n\n{app}<https://a.example>").new_text
