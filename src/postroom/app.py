@@ -148,7 +148,7 @@ class App:
         from postroom.pipeline.services import heartbeat
 
         relays = self.outbox(only_relays=True).run()
-        async with _running(relays), heartbeat(self.services, ["lending"]):
+        async with _running(relays), heartbeat(self.services, ["relay_only"]):
             yield
 
     @asynccontextmanager

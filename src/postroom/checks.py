@@ -71,7 +71,7 @@ def check_sqlite() -> CheckResult:
     found = apsw.sqlite_lib_version()
     if tuple(map(int, found.split("."))) >= _OLDEST_SQLITE:
         return ok("sqlite", found)
-    detail = f"sqlite_wal_reset: {found} can corrupt a database with several writers"
+    detail = f"{found} has the WAL-reset bug, which can corrupt a database"
     return problem("sqlite", detail, "install apsw 3.51.3 or newer")
 
 

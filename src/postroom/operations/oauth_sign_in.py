@@ -146,7 +146,7 @@ async def _pending(ctx: RequestContext, request: StartSignIn) -> _Pending:
         return _Pending(account.provider, account.id, None, "", kept, request.redirect)
     refuse_limited(ctx)
     if request.provider is None:
-        raise InvalidInput("provider: name gmail or outlook")
+        raise InvalidInput("provider: must be gmail or outlook")
     _, address = parse_own_address(request.address, field="address")
     await refuse_in_use(ctx, request.account_id.lower(), canonical_address(address))
     scopes = tuple(scope for scope in SCOPES if scope in ("read", *request.scopes))

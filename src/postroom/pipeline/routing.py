@@ -65,7 +65,7 @@ async def is_without_relay(services: Services) -> bool:
     """Whether no running process has a relay."""
     if services.has_relay or await services.store.has_heartbeat("relaying", services.clock()):
         return False
-    return not await services.store.has_heartbeat("lending", services.clock())
+    return not await services.store.has_heartbeat("relay_only", services.clock())
 
 
 async def route_all(

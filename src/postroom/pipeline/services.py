@@ -42,7 +42,7 @@ class NoFetcher:
     """For an installation that fetches nothing."""
 
     async def get(self, url: str, headers: Mapping[str, str]) -> bytes:
-        raise ProviderError("nothing is fetched here")
+        raise ProviderError("this process cannot download anything; use a server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Services:
 
 log = logging.getLogger(__name__)
 
-Role = Literal["serving", "relaying", "lending"]
+Role = Literal["serving", "relaying", "relay_only"]
 """A server or a worker; a process that has a relay; a process that only sends for the others."""
 
 Coverage = Literal["all", "relay", "nothing"]
@@ -201,7 +201,7 @@ async def _renew_heartbeats(services: Services, roles: Sequence[Role], holder: s
     try:
         for role in roles:
             await services.store.add_heartbeat(role, holder, now=services.clock(), lifetime=LEASE)
-        if not {"relaying", "lending"}.isdisjoint(roles):
+        if not {"relaying", "relay_only"}.isdisjoint(roles):
             now = services.clock()
             await services.store.add_heartbeat(
                 RELAY_SEEN, _RECENT, now=now, lifetime=RELAY_REMEMBERED

@@ -308,7 +308,9 @@ class Accounts:
     async def create_alias(self, account: Account, alias: RemoteIdentity) -> RemoteIdentity:
         async with self.open(account) as provider:
             if not isinstance(provider, SupportsAliases):
-                raise FeatureDisabled(f"{account.id}: its provider cannot create addresses")
+                raise FeatureDisabled(
+                    f"{account.id}: its provider does not support creating addresses"
+                )
             return await provider.create_alias(alias)
 
     def has_secret(self, account_id: str) -> bool:

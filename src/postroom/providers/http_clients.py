@@ -116,7 +116,9 @@ class HttpsFetcher:
 
         target = parse_target(url)
         if not target.is_encrypted:
-            raise ProviderError(f"{target.host} is addressed without TLS")
+            raise ProviderError(
+                f"the URL of {target.host} is not https; nothing is fetched without TLS"
+            )
         try:
             async with asyncio.timeout(self.timeout_s):
                 address = await self.guard.resolve(target.host, target.port)

@@ -295,7 +295,9 @@ class MailBucket:
     async def read(self, key: str) -> bytes:
         """Read a mail. Raises InvalidInput, TooLarge, ProviderError."""
         if not key or len(key.encode("utf-8", "replace")) > _MAX_KEY_BYTES:
-            raise InvalidInput("the notification has no object key of the mail")
+            raise InvalidInput(
+                "the notification has no object key, which names the mail in the bucket"
+            )
         import obstore
         from obstore import exceptions
 

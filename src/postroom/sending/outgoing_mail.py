@@ -301,7 +301,10 @@ async def inbox_and_parent(
         answered = await message_of(ctx, outgoing_mail.in_reply_to)
         inbox = await sending_inbox(ctx, outgoing_mail, answered.inbox_id)
         if inbox.id != answered.inbox_id:
-            raise NotFound(f"no message {outgoing_mail.in_reply_to} in the inbox {inbox.id}")
+            raise NotFound(
+                f"no message {outgoing_mail.in_reply_to} in the inbox {inbox.id}; "
+                "send the reply from the inbox that has the message"
+            )
         return inbox, _parent_of(answered)
     inbox = await sending_inbox(ctx, outgoing_mail, None)
     if outgoing_mail.thread_id:

@@ -272,6 +272,16 @@ async def test_an_unreadable_body_is_a_client_error(http, revision, body):
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"null", b'{"jsonrpc": "2.0", "id": 1}'])
+async def test_json_that_is_no_message_is_refused_in_a_sentence(http, revision, body):
+    given = {**headers("tools/list", revision), "Content-Type": JSON}
+    response = await http.post("", content=body, headers=given)
+
+    assert (400, -32600) == (response.status_code, response.json()["error"]["code"])
+    assert len(response.json()["error"]["message"]) < 100
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
 async def test_no_body_breaks_the_server(http, revision):
     given = {**headers("tools/list", revision), "Content-Type": JSON}
     for body in [*NASTY, *mutants(seed=2, count=40)]:

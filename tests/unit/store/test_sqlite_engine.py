@@ -204,7 +204,7 @@ async def test_after_a_failed_disk_nothing_more_is_acknowledged(engine: SqliteEn
 def test_an_unsafe_sqlite_is_refused_by_name() -> None:
     check_sqlite(3_051_003)
 
-    with pytest.raises(MailError, match=r"sqlite_wal_reset: SQLite 3\.40\.1"):
+    with pytest.raises(MailError, match=r"SQLite 3\.40\.1 has the WAL-reset bug"):
         check_sqlite(3_040_001)
 
 

@@ -213,4 +213,6 @@ class GraphClient:
                 if response.status_code in BUSY:
                     raise self.api.rate_limited(response.headers)
                 if response.status_code >= 400:
-                    raise ProviderError(f"the upload was answered {response.status_code}")
+                    raise ProviderError(
+                        f"the upload failed with HTTP status {response.status_code}"
+                    )

@@ -58,7 +58,7 @@ def check_sqlite(version: int | None = None) -> None:
     if found < MIN_SQLITE_VERSION:
         name = f"{found // 1_000_000}.{found // 1_000 % 1_000}.{found % 1_000}"
         raise MailError(
-            f"sqlite_wal_reset: SQLite {name} can corrupt a database in WAL mode; "
+            f"SQLite {name} has the WAL-reset bug, which can corrupt a database; "
             "install apsw 3.51.3 or newer"
         )
 

@@ -63,7 +63,7 @@ def read_frame(line: bytes) -> types.JSONRPCMessage:
         problem = f"this line is not JSON{where}; send one JSON-RPC object per line"
         raise Unreadable(types.PARSE_ERROR, problem) from None
     if not isinstance(data, dict):
-        raise Unreadable(types.INVALID_REQUEST, "send one JSON-RPC object per line, no batches")
+        raise Unreadable(types.INVALID_REQUEST, "send one JSON-RPC object at a time, no batches")
     if not is_shallow(data):
         raise TooDeep(data.get("id"))
     if "method" in data and "id" in data and not _is_id(data["id"]):
@@ -74,7 +74,7 @@ def read_frame(line: bytes) -> types.JSONRPCMessage:
     try:
         return types.jsonrpc_message_adapter.validate_python(data, by_name=False)
     except ValidationError:
-        problem = "not a JSON-RPC 2.0 message"
+        problem = 'not a JSON-RPC message; a request has "jsonrpc": "2.0", "id" and "method"'
         raise Unreadable(types.INVALID_REQUEST, problem, data.get("id")) from None
 
 

@@ -152,7 +152,7 @@ def _event(text: str) -> Body:
     try:
         return dict(decode(text))
     except (DecodeError, TypeError, ValueError):
-        raise Unavailable("the event stream is malformed", retry_after=1) from None
+        raise Unavailable("the event stream cannot be read; connect again", retry_after=1) from None
 
 
 @asynccontextmanager

@@ -169,7 +169,8 @@ def listen(host: str, port: int) -> socket.socket:
         bound.close()
         if error.errno == errno.EADDRINUSE:
             raise Conflict(
-                f"port {port} of {host} is in use; stop the other program, or choose --port"
+                f"port {port} of {host} is in use; choose --port, or stop the other program, "
+                "which `postroom doctor` shows"
             ) from None
         raise InvalidInput(
             f"host: cannot listen on {host}:{port}: {error.strerror}; choose --host or --port"

@@ -114,7 +114,7 @@ def _read(reader: Reader[str], text: str, what: str) -> str:
 def _folder(text: str, other: str) -> Path:
     """A folder; refuses what looks like a mistyped URL, which may contain a password."""
     if "://" in text or re.search(r"\b(host|port|user|dbname|password)\s*=", text):
-        raise InvalidInput(f"this is not a valid address; give a folder or {other}")
+        raise InvalidInput(f"this is neither a folder nor a valid URL; give a folder or {other}")
     return Path(text).expanduser().absolute()
 
 
