@@ -125,6 +125,8 @@ def test_a_reader_takes_linear_time(name: str, text: str) -> None:
 FOUND = {
     "comments before a doctype": ("html", "<!--x-->" * 100 + "<p>x"),
     "escapes in a selector": ("html", "<style>[a=" + "\\abc" * 90 + "!]{}</style><p>x"),
+    "spaces in an address": ("mailboxes", "<a" + " " * 200_000 + "b@c>"),
+    "spaces in a font": ("html", '<p style="font: 12px' + " " * 100_000 + 'a b">x</p>'),
     "a name of digits": ("mailboxes", "a1" * 50_000 + " x"),
 }
 """Texts on which a reader once took more than linear time."""

@@ -119,7 +119,7 @@ _LOCAL_WORD = late_pattern(
 )
 _COMMENT_STOP = late_pattern(r"[()\\]")
 _COMMENT = late_pattern(r"\([^()]*+\)")
-_SPACE_AROUND = late_pattern(r"\s*+([@.])\s*+")
+_SPACE_AROUND = late_pattern(r"(?<!\s)\s*+([@.])\s*+")
 
 
 def parse_mailboxes(value: str, *, max_count: int) -> tuple[list[NamedAddress], bool]:

@@ -97,7 +97,7 @@ def _expand_sides(sides: tuple[str, ...], value: str) -> Pairs:
 
 def _font(value: str) -> Pairs:
     """The size is the last word before the family that can be one."""
-    parts = words(re.sub(r"\s*/\s*", "/", value.partition(",")[0]))
+    parts = words(re.sub(r"(?<!\s)\s*+/\s*+", "/", value.partition(",")[0]))
     for place, part in enumerate(parts):
         size, _, line = part.partition("/")
         if is_valid("font-size", size) and size not in ("normal", "none", "auto"):
