@@ -41,8 +41,8 @@ _LIST_FOOTER = pattern(_WORDS["list_footer"])
 _NAME_LINE = re.compile(r"\s{0,3}(?:/{1,2}|[-–—~]{1,2})\s{0,2}([^\W\d_][\w.'’ -]{0,40})\W{0,3}$")
 _POSTSCRIPT = pattern(_WORDS["postscript"])
 _DISCLAIMER = pattern(_WORDS["disclaimer"])
-_may_disclaim = prefilter(_DISCLAIMER.pattern)
-_MAX_DISCLAIMER_CHARS, _MAX_DISCLAIMER_LINES = 5_000, 60
+_may_disclaim = prefilter("|".join(_WORDS["disclaimer"]["stems"]))
+_MAX_DISCLAIMER_CHARS, _MAX_DISCLAIMER_LINES = 5_000, 30
 _SEGMENTS = re.compile(r"\s[·•∙]\s|\|")
 _SYMBOLS = re.compile(r"[\s.·•…*_~|=\u200b\u200c\u200d\u2060\ufeff\xad-]{1,20}$")
 
@@ -60,10 +60,9 @@ def find_signature(lines: list[str]) -> int:
             end = found
     if end < len(lines):
         return end
-    own = _postscript_end(lines)
     for _ in range(_MAX_ROUNDS):
         found = _sign_off(lines[:end])
-        if found >= end or found < own or not _has_text(lines[:found]):
+        if found >= end or not _has_text(lines[:found]) or found < _postscript_end(lines):
             break
         end = found
         while end and not lines[end - 1].strip():
@@ -174,15 +173,12 @@ def _device_sentence(lines: list[str]) -> int:
 
 def _disclaimer(lines: list[str]) -> int:
     """A last paragraph for whoever the mail was not meant for, as companies append it."""
-    start = chars = 0
-    for start in range(len(lines) - 1, max(-1, len(lines) - _MAX_DISCLAIMER_LINES), -1):
-        chars += len(lines[start])
-        if not lines[start].strip() or chars > _MAX_DISCLAIMER_CHARS:
-            start += 1
-            break
-    said = " ".join(line.strip() for line in lines[start:])
-    is_one = len(said.encode()) >= 60 and _may_disclaim(said) and _DISCLAIMER.search(said)
-    return start if is_one else len(lines)
+    start = len(lines)
+    while start and len(lines) - start < _MAX_DISCLAIMER_LINES and lines[start - 1].strip():
+        start -= 1
+    said = " ".join(lines[start:])[:_MAX_DISCLAIMER_CHARS]
+    may_be = len(said.encode()) >= 60 and _may_disclaim(said)
+    return start if may_be and _DISCLAIMER.search(said) else len(lines)
 
 
 def _ruled(lines: list[str]) -> int:
@@ -253,7 +249,8 @@ def _is_name(line: str, *, max_words: int) -> bool:
             and "|" in line
             and all(_is_name(one, max_words=max_words) for one in line.split("|") if len(one) <= 70)
         )
-    return all(len(one.split()) <= max_words for one in _SEGMENTS.split(line))
+    is_short = len(line.split()) <= max_words
+    return is_short or all(len(one.split()) <= max_words for one in _SEGMENTS.split(line))
 
 
 def _contacts(lines: list[str]) -> int:

@@ -48,7 +48,7 @@ _DIRECTION = " \t\xa0\u200e\u200f\u202c"
 _SENTENCE_ENDS = (":", "：", "-", "*")
 _VERB_TRAILING = " \t-*_:："
 _LINE_ENDS = frozenset("".join((*_SENTENCE_ENDS, _DIRECTION, _VERB_TRAILING)))
-_QUOTE_STARTS = (">", " >", "  >", "   >", "＞")
+_QUOTE_STARTS, _WIDE = (">", " >", "  >", "   >"), "＞"
 _MARKS_OF_BROKEN = ("<", ">", "@", "mailto:")
 _MARKS_AROUND = "> \t"
 _NO_LINE_AFTER = "nothing"
@@ -117,8 +117,10 @@ class _QuotedLines:
         self._reply_marks = reply_marks(text) if has_reply_mark else frozenset()
         self._verb_lines = lines_with_verbs(text)
         self.quoted = [False] * len(self.lines)
-        if ">" in text or "＞" in text:
-            starts = _QUOTE_STARTS  # mbox wrote the > of `>From `
+        has_wide = _WIDE in text
+        if has_wide or ">" in text:
+            starts = (*_QUOTE_STARTS, _WIDE) if has_wide else _QUOTE_STARTS
+            # mbox wrote the > of `>From `
             self.quoted = [
                 line.startswith(starts) and not line.startswith(">From ") for line in self.lines
             ]
@@ -127,7 +129,7 @@ class _QuotedLines:
         if True in self.quoted:
             self._unquote_prompts()
             self._unquote_broken_ends()
-            if _PROMPT in text:
+            if "<<<" in text or " >>>\n" in text:
                 self._unquote_enclosed()
             self._quote_wrapped_lines()
         self._headings = lines_with_headings(text)
