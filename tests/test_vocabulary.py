@@ -28,9 +28,9 @@ OLD_VALUES = {
     "src/postroom/store/upgrade.py": "renames the tables of older versions",
 }
 OLD_WORDS = frozenset(
-    ("attendance", "bell", "bells", "confidences", "crew", "crowd", "deed", "deeds", "enclosure",
-     "enclosures", "errand", "errands", "house", "houses", "nursery", "shelf", "shelves", "tally",
-     "vouch", "vouched", "vouches")
+    ("attendance", "bell", "bells", "census", "confidences", "crew", "crowd", "deed", "deeds",
+     "enclosure", "enclosures", "errand", "errands", "house", "houses", "nursery", "shelf",
+     "shelves", "tally", "tick", "ticks", "vouch", "vouched", "vouches")
 )  # fmt: skip
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 

@@ -202,6 +202,7 @@ async def test_a_change_of_a_webhook_is_validated(open_ctx: RequestContext, inbo
         ({"url": "ftp://example.com/"}, "url: "),
         ({"url": "http://10.0.0.1/"}, "POSTROOM_WEBHOOK_ALLOW"),
         ({"types": ["message.eaten"]}, "there is no event type message.eaten"),
+        ({"types": ["message.recieved"]}, "did you mean message.received?"),
     ):
         with pytest.raises(InvalidInput, match=said):
             await call(open_ctx, update_webhook, {"webhook_id": webhook.id, **change})

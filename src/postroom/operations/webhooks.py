@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
@@ -54,7 +55,9 @@ TYPES: tuple[str, ...] = get_args(EventType)
 
 def _known(name: str) -> str:
     if name not in TYPES:
-        raise ValueError(f"there is no event type {name}; the types are {', '.join(TYPES)}")
+        close = difflib.get_close_matches(name, TYPES, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"the types are {', '.join(TYPES)}"
+        raise ValueError(f"there is no event type {name}; {hint}")
     return name
 
 

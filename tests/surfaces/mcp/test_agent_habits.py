@@ -83,7 +83,8 @@ async def test_unknown_syntax_is_reported(lean: Agent, ctx: RequestContext, inbo
 
     found = await lean.call("find_mail", q=q)
 
-    assert "ordinary text" in found["hint"]
+    assert " in q is ordinary text" in found["hint"]
+    assert found["hint"].split()[0] in q.split()
 
 
 async def test_a_common_inbox_of_all_rows_is_named_once(

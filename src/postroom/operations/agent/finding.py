@@ -302,8 +302,8 @@ TEXTS_CHARS = 24_000
 
 _NEAREST = 3
 _NOT_ALL = "no message has all of these words; "
-_PLAIN_TEXT = "-, OR and unknown operators in q are ordinary text; leave them out"
-_SYNTAX = re.compile(r"(?<!\S)(?:-\w|\w+:\S|OR(?!\S)|NOT(?!\S))")
+_PLAIN_TEXT = "{} in q is ordinary text, not an operator; leave it out"
+_SYNTAX = re.compile(r"(?<!\S)(?:-\w\S{0,40}|\w+:\S{1,40}|OR(?!\S)|NOT(?!\S))")
 _OF_QUESTIONS = frozenset(
     ("e-mail", "email", "emails", "mail", "mails", "message", "messages", "find", "show", "list",
      "latest", "last", "newest", "recent", "sent", "received", "regarding", "concerning")
@@ -350,8 +350,8 @@ async def find_mail(ctx: RequestContext, request: FindMail) -> FoundMail:
     if len({line.inbox for line in lines}) == 1:
         inbox, lines = lines[0].inbox, tuple(replace(line, inbox=None) for line in lines)
     if hint is None:
-        is_plain = not lines and _SYNTAX.search(request.q or "")
-        hint = _PLAIN_TEXT if is_plain else page.hint
+        text = None if lines else _SYNTAX.search(request.q or "")
+        hint = _PLAIN_TEXT.format(text[0]) if text else page.hint
     return FoundMail(page.total, lines, inbox, hint)
 
 

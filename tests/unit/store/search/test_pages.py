@@ -33,8 +33,8 @@ async def lists(folder: Path) -> SearchScenario:
 async def test_a_page_begins_at_its_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lot: int, leap: int
 ) -> None:
-    monkeypatch.setattr(paging, "_DOCS_PER_TICK", lot)
-    monkeypatch.setattr(paging, "_TICKS_PER_SKIP", leap)
+    monkeypatch.setattr(paging, "_DOCS_PER_DATE", lot)
+    monkeypatch.setattr(paging, "_DATES_PER_SKIP", leap)
     monkeypatch.setattr(paging, "_SHALLOW", 0)
     monkeypatch.setattr(paging, "_SORT_ALL", 0)
     scenario = await lists(tmp_path)

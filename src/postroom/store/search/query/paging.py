@@ -30,29 +30,29 @@ _SHALLOW = 60
 _SORT_ALL = 300
 """Up to this many matches are sorted at once."""
 
-_DOCS_PER_TICK = 128
-"""A tick of the date index after this many messages of a segment."""
+_DOCS_PER_DATE = 128
+"""The date index has a date for this many messages of a segment."""
 
-_TICKS_PER_SKIP = 64
+_DATES_PER_SKIP = 64
 _MIN, _MAX = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class DateIndex:
-    """Dates (ticks) that divide all messages, with their positions in every segment."""
+    """Dates that divide all messages, with their positions in every segment."""
 
     def __init__(self, snapshot: Snapshot, doc_values: Sequence[DocValues]) -> None:
-        inner = np.unique(np.concatenate([values.dates[::_DOCS_PER_TICK] for values in doc_values]))
+        inner = np.unique(np.concatenate([values.dates[::_DOCS_PER_DATE] for values in doc_values]))
         self.dates: Int = np.concatenate([[_MIN], inner, [_MAX]])
         positions = [values.dates.searchsorted(self.dates) for values in doc_values]
         self.positions: Int = np.array(positions)
-        """By segment and tick, the first position in a mask that is not before the tick."""
+        """By segment and date, the first position in a mask that is not before the date."""
         self.positions += snapshot.word_offsets[:-1, np.newaxis] * WORD_BITS
         last = len(self.dates) - 1
-        self.skips: Int = np.append(np.arange(0, last, _TICKS_PER_SKIP), last)
+        self.skips: Int = np.append(np.arange(0, last, _DATES_PER_SKIP), last)
 
 
 class DateSkipList:
-    """Counts the matches of a mask and the buffer that are not before a tick."""
+    """Counts the matches of a mask and the buffer that are not before a date."""
 
     def __init__(self, date_index: DateIndex, counts: PrefixCounts, buffer: Int) -> None:
         self._date_index = date_index
@@ -63,7 +63,7 @@ class DateSkipList:
         self._after_skip: dict[int, Int] = {}
 
     def first(self, limit: int) -> tuple[int, int]:
-        """The first tick with at most *limit* matches from there on, and their number."""
+        """The first date with at most *limit* matches from there on, and their number."""
         skip = int((-self._at_skips).searchsorted(-limit))
         if skip == 0:
             return 0, int(self._at_skips[0])
@@ -74,10 +74,10 @@ class DateSkipList:
         at = int((-not_before).searchsorted(-limit))
         return start + 1 + at, int(not_before[at])
 
-    def _not_before(self, ticks: Int | slice) -> Int:
-        below = self._counts.before(self._date_index.positions[:, ticks]).sum(axis=0)
+    def _not_before(self, places: Int | slice) -> Int:
+        below = self._counts.before(self._date_index.positions[:, places]).sum(axis=0)
         if len(self._buffer):
-            below += self._buffer.searchsorted(self._date_index.dates[ticks])
+            below += self._buffer.searchsorted(self._date_index.dates[places])
         not_before: Int = self._all - below
         return not_before
 
@@ -205,7 +205,7 @@ class Pager:
         return first + int(values.numbers[first:last].searchsorted(bound[1]))
 
     def _deep_page(self, offset: int, limit: int) -> list[Match]:
-        """A page at any offset: sort only the matches between two ticks around it."""
+        """A page at any offset: sort only the matches between two dates of the index."""
         date_index = self.doc_values.date_index(self.tx, self.snapshot)
         buffer = np.array([date for date, _ in self.buffer], np.int64)
         skip_list = DateSkipList(date_index, self._counts, buffer)
@@ -216,7 +216,7 @@ class Pager:
         return found[max(0, end - limit) : end][::-1]
 
     def _between(self, date_index: DateIndex, older: int, newer: int) -> list[Match]:
-        """All matches from one tick to before another, oldest first."""
+        """All matches from one date of the index to before another, oldest first."""
         since, before = int(date_index.dates[older]), int(date_index.dates[newer])
         first = date_index.positions[:, older] // WORD_BITS
         last = -(-date_index.positions[:, newer] // WORD_BITS)
