@@ -240,6 +240,7 @@ async def test_a_message_names_its_thread(lean: Agent, ctx: RequestContext, inbo
         ("find_mail", {"inbox_id": "inb_none"}, "list_mailboxes shows those you may use"),
         ("change_mail", {"plan_id": "pln_none"}, "make_rule makes a new one"),
         ("recall", {"key": "none"}, "recall shows the existing ones"),
+        ("undo", {"id": "rul_none"}, "`postroom rule list` shows the existing rules"),
         ("read_mail", {"ids": ["pln_none"]}, "pln_none is not a msg_ id; use change_mail for it"),
     ],
 )
@@ -249,6 +250,12 @@ async def test_advice_names_a_tool_of_this_toolset(
     error = await lean.fail(tool, **arguments)
 
     assert advice in error["message"]
+
+
+async def test_without_an_inbox_one_learns_how_to_make_one(lean: Agent):
+    error = await lean.fail("send_mail", to=["bo@example.com"], body="Hi")
+
+    assert "there is no inbox to use; `postroom inbox create` makes one" == error["message"]
 
 
 async def test_an_error_names_an_argument_of_this_toolset(lean: Agent, inbox: Inbox):

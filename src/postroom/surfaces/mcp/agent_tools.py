@@ -39,12 +39,14 @@ TOOL_OF = {
     "reply_to_message": "reply_mail",
     "forward_message": "forward_mail",
     "apply_rule_plan": "change_mail with plan_id",
-    "list_drafts": "list_outgoing",
+    **dict.fromkeys(("list_drafts", "list_outbox"), "list_outgoing"),
+    "list_rules": "`postroom rule list`",
+    "create_inbox": "`postroom inbox create`",
     "memory_add": "remember",
     "memory_delete": "forget",
     "wait_for_message": "wait_for_mail",
 }
-"""The tool of this toolset for what the others offer; errors name it."""
+"""The tool of this toolset for what the others offer, or a command; errors name it."""
 
 ARGUMENT_OF = {
     "rule_yaml": "yaml",
