@@ -247,9 +247,17 @@ def test_an_invalid_url_is_refused(kind, url):
         KINDS[kind](url)
 
 
-@pytest.mark.parametrize("key", ["", "a\nb", "ü", " pk_1"])
+@pytest.mark.parametrize("key", ["", "a\nb", "ü", " pk_1", "pk_1\n"])
 def test_an_invalid_key_is_refused_and_not_shown(kind, key):
-    with pytest.raises(InvalidInput, match="key:") as caught:
+    with pytest.raises(InvalidInput, match=r"key: it (is empty|has a space)") as caught:
         KINDS[kind]("http://127.0.0.1:1", key)
 
     assert not key or key not in str(caught.value)
+
+
+async def test_https_to_a_server_without_tls_is_explained(kind, waits):
+    with serving_responses(HttpResponse(200, {})) as server:
+        url = server.url.replace("http://", "https://")
+        async for caller in make_client(kind, url):
+            with pytest.raises(Unavailable, match="does not use TLS; write http:// in place of"):
+                await caller.list_inboxes()

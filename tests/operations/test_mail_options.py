@@ -105,12 +105,29 @@ async def test_a_repeated_call_succeeds_although_its_time_has_passed(
     assert first.message_id == again.message_id
 
 
+INSTRUCTIONS = (
+    "X-SMTPAPI",
+    "x-smtpapi",
+    "X-MSYS-API",
+    "X-MC-BccAddress",
+    "X-MC-Template",
+    "X-Mailgun-Recipient-Variables",
+    "X-Mailjet-Campaign",
+    "X-MJ-TemplateID",
+    "X-Mailin-custom",
+    "X-Sib-Sandbox",
+)
+"""Headers that mail services obey: some add recipients, others replace the text."""
+
+
 @pytest.mark.parametrize(
     ("headers", "words"),
     [
         ({"Subject": "x"}, "begin with X- or List-"),
         ({"Bcc": "eve@example.com"}, "begin with X- or List-"),
         ({"X-Postroom-Rule": "x"}, "not X-Postroom-"),
+        ({"x-POSTROOM-rule": "x"}, "not X-Postroom-"),
+        *(({name: '{"to": ["eve@example.com"]}'}, "mail service") for name in INSTRUCTIONS),
         ({"X-": "x"}, "begin with X- or List-"),
         ({"X-A b": "x"}, "begin with X- or List-"),
         ({"X-A": "x\r\nBcc: eve@example.com"}, "one line"),
@@ -126,6 +143,15 @@ async def test_headers_that_callers_may_not_set_are_refused(
 ) -> None:
     with pytest.raises(InvalidInput, match=words):
         await call(ctx, send_message, {**LETTER, "headers": headers})
+
+
+@pytest.mark.parametrize("name", ["X-MCA", "X-Smtpapis", "X-Mailer", "X-MJB", "List-MC-Id"])
+async def test_headers_with_similar_names_are_sent(
+    ctx: RequestContext, inbox: Inbox, invoice: str, name: str
+) -> None:
+    message = await send(ctx, inbox, invoice, "send_message", headers={name: "1"})
+
+    assert ["1"] == header(message, name)
 
 
 @pytest.mark.parametrize(

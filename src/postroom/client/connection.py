@@ -92,9 +92,11 @@ def unreachable_error(url: str, error: Exception) -> MailError:
         return invalid_url_error(url)
     if isinstance(error, httpx2.TimeoutException):
         return Unavailable(f"{url}: no response in time; try again", retry_after=5)
-    said = str(error) or type(error).__name__
-    message = f"{url} cannot be reached: {said}; is the server running there?"
-    return Unavailable(message, retry_after=5)
+    said = str(error).rstrip(".") or type(error).__name__
+    hint = "is the server running there?"
+    if "WRONG_VERSION_NUMBER" in said:
+        said, hint = "the server there does not use TLS", "write http:// in place of https://"
+    return Unavailable(f"{url} cannot be reached: {said}; {hint}", retry_after=5)
 
 
 def error_of(url: str, response: httpx2.Response) -> MailError:
@@ -165,8 +167,10 @@ def invalid_url_error(url: str) -> InvalidInput:
 
 def headers_of(key: str | None) -> dict[str, str]:
     """The headers of every request. Raises InvalidInput."""
-    if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key != ""):
-        raise InvalidInput("key: it is empty or contains invalid characters")
+    if key == "":
+        raise InvalidInput("key: it is empty")
+    if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+        raise InvalidInput("key: it has a space, a line break or another character that no key has")
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from datetime import datetime
+from typing import Any
 
 from postroom.model.mail.message import INTERNAL
 from postroom.model.values import dataclass
@@ -85,6 +86,8 @@ class FileText:
     text: str
     next_offset: int | None = None
     warnings: tuple[str, ...] | None = None
+    message_id: str = field(default="", metadata=INTERNAL)
+    security: dict[str, Any] | None = field(default=None, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)

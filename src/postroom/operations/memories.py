@@ -127,7 +127,7 @@ def author_of(ctx: RequestContext) -> Author:
 
 
 class MemoryAdd(Request):
-    """Remember something under a key. A known key gets a new version; omitted fields stay.
+    """Remember something under a key. An existing key gets a new version; omitted fields stay.
 
     `similar` lists memories with nearly the same text: prefer to update one of these.
     """

@@ -130,7 +130,7 @@ class GrantAccess(GetAccessRequest):
     inboxes: OnlyInboxes = None
     approval: Annotated[
         Literal["risky", "always"],
-        argument("Which of its mail waits for approval: never, risky or always.", "always"),
+        argument("Which of its mail waits for approval.", "always"),
     ] = "always"
     expires_at: ExpiresAt = None
 

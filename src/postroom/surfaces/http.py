@@ -127,19 +127,39 @@ _NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 
 def operations_named(error: MailError, names: Mapping[str, str]) -> dict[str, str]:
-    """The operations that an error mentions, with their names on this surface."""
+    """The operations that an error mentions, with their names on this surface.
+
+    In a problem with a line, such as that of a rule, these words mean something else.
+    """
+    problems = error.details.get("problems")
+    if isinstance(problems, list) and any("line" in problem for problem in problems):
+        return {}
     return {name: names[name] for name in _NAME.findall(str(error)) if name in names}
 
 
-def reword(error: MailError, names: Mapping[str, str]) -> MailError:
-    """Replace the names of operations in an error, and return it."""
-    error.args = (reword_text(str(error), names), *error.args[1:])
+def reword(error: MailError, names: Mapping[str, str], given: object) -> MailError:
+    """Replace names in an error, except those that the caller has written, and return it."""
+    error.args = (reword_text(str(error), names, given), *error.args[1:])
     return error
 
 
-def reword_text(text: str, names: Mapping[str, str]) -> str:
-    """Replace the names of operations in what is said of one item of a result."""
-    return _NAME.sub(lambda found: names.get(found[0], found[0]), text)
+def reword_text(text: str, names: Mapping[str, str], given: object) -> str:
+    """Replace names in an error or a part of a result, except those the caller has written."""
+
+    def other_name(found: re.Match[str]) -> str:
+        name = found[0]
+        return names[name] if name in names and not _contains(given, name) else name
+
+    return _NAME.sub(other_name, text)
+
+
+def _contains(given: object, name: str) -> bool:
+    """Whether a name occurs in these arguments, or is the name of one."""
+    if isinstance(given, Mapping):
+        return _contains([*given, *given.values()], name)
+    if isinstance(given, list):
+        return any(_contains(part, name) for part in given)
+    return isinstance(given, str) and name in given
 
 
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.IGNORECASE)

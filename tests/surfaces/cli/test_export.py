@@ -192,3 +192,10 @@ def test_a_message_whose_bytes_are_gone_is_named_and_the_others_are_written(
     assert 1 == result.code
     assert f"missing: {lost}" in result.err
     assert ["Kept"] == [m["subject"] for m in mailbox.mbox("a.mbox")]
+
+
+def test_an_unknown_inbox_is_reported(postroom, inbox, tmp_path):
+    refused = postroom("export", str(tmp_path / "out.mbox"), "--inbox", "nobody")
+
+    expected = "error: no inbox nobody; `postroom inbox list` lists inboxes\n"
+    assert (3, expected) == (refused.code, refused.err)

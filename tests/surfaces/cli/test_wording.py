@@ -142,3 +142,17 @@ def test_no_help_names_an_operation_or_an_argument(row: OperationCommand) -> Non
     known = spellings(fields_of(operation_at(row.operation).request, row.plain))
 
     assert set() == {word for word in words if "_" in word} & (known.keys() | OPERATIONS)
+
+
+NAMES = sorted({name for name in OPTIONS.keys() | OPERATIONS if "_" in name})
+
+
+def test_an_error_does_not_change_a_name_in_a_value(postroom, inbox):
+    commands = [("memory", "show"), ("memory", "delete"), ("label", "delete"), ("message", "show")]
+    changed = [
+        refused.err
+        for number, name in enumerate(NAMES)
+        if f" {name}" not in (refused := postroom(*commands[number % 4], name)).err
+    ]
+
+    assert [] == changed

@@ -9,6 +9,7 @@ import pytest
 
 from postroom.calls.context import RequestContext
 from postroom.model.inbox import Inbox
+from postroom.surfaces.mcp.agent_tools import ARGUMENT_OF, TOOL_OF
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.mcp.conftest import Agent
 from tests.surfaces.mcp.test_agent import lean
@@ -378,3 +379,20 @@ async def test_a_required_argument_cannot_be_null(lean: Agent, inbox: Inbox):
     error = await lean.fail("read_mail", ids=None)
 
     assert "ids: is required" == error["message"]
+
+
+OTHER_NAMES = sorted(TOOL_OF | ARGUMENT_OF)
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+async def test_an_error_does_not_change_a_name_in_a_value(lean: Agent, inbox: Inbox, name: str):
+    error = await lean.fail("forget", key=name)
+
+    assert error["message"].startswith(f"no memory {name} in the namespace default")
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+async def test_an_error_does_not_change_an_unknown_argument(lean: Agent, inbox: Inbox, name: str):
+    error = await lean.fail("send_mail", **{name: "x"})
+
+    assert f"{name}: unknown argument; " in error["message"]

@@ -82,3 +82,12 @@ async def test_a_rule_that_never_matches_is_created_with_a_warning(rest, inbox):
     assert 'write "@builds.example" for the domain' in warning
     assert [warning] == plan["warnings"]
     assert [] == good["warnings"]
+
+
+async def test_the_words_of_a_rule_are_not_operations(rest, inbox):
+    rule = "name: Builds\nwhen: [{from: builds.example}]\nthen: [arcive]\n"
+
+    problem = await rest.problem("POST", "/v1/rules", json={"rule_yaml": rule})
+
+    assert "apply_label" in problem["detail"]
+    assert "see" not in problem

@@ -89,3 +89,11 @@ async def test_data_sent_before_the_reply_to_data_is_refused(client: Client, inb
 
     assert b"503 5.5.0" == (await client.reply())[:9]
     assert b"" == await client.reader.read()
+
+
+async def test_an_http_request_is_refused_and_disconnected(client: Client) -> None:
+    await client.reply()
+    reply = await client.say(b"POST / HTTP/1.1")
+
+    assert b"421 4.7.0 this port is for SMTP, not for HTTP\r\n" == reply
+    assert b"" == await client.reader.read()

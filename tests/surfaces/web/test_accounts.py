@@ -112,13 +112,13 @@ async def test_an_imap_account_is_added_synced_checked_and_removed(
     [
         ({"password": "wrong-canary"}, 502, "Check the user name and the password"),
         ({"password": ""}, 422, "password"),
-        ({"port": "99999"}, 422, "port"),
+        ({"port": "99999"}, 422, "Port: "),
         ({"host": ""}, 422, "name the IMAP server"),
         ({"host": "127.0.0.1", "port": "1"}, 502, "Check the server and the port"),
         ({"address": "nobody"}, 422, "address"),
-        ({"account_id": "a b"}, 422, "account_id"),
-        ({"provider": "pigeon"}, 422, "provider"),
-        ({"scopes": "all"}, 422, "scopes"),
+        ({"account_id": "a b"}, 422, "Short name: "),
+        ({"provider": "pigeon"}, 422, "Provider: "),
+        ({"scopes": "all"}, 422, "Permissions"),
     ],
 )
 async def test_a_problem_with_an_account_is_explained_and_nothing_is_stored(

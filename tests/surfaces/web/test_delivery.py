@@ -115,3 +115,45 @@ async def test_a_script_without_a_session_is_redirected_to_the_sign_in(
     ):
         assert (401, to) == (response.status_code, response.headers["hx-redirect"])
         assert "" == response.text
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/mails/1", "/mail/a/b/c", "/assets/nothing", "/..."])
+async def test_a_wrong_address_is_a_page_in_a_browser(anonymous: WebUser, path: str) -> None:
+    page = await anonymous.get(path, headers={"Accept": "text/html,*/*;q=0.8"})
+
+    assert (404, "text/html; charset=utf-8") == (page.status_code, page.headers["content-type"])
+    assert "there is no page at this address" in words(page.text)
+
+
+@pytest.mark.parametrize(
+    ("path", "accepts"), [("/nothing", "*/*"), ("/v1/nothing", "text/html"), ("/v1", "*/*")]
+)
+async def test_a_wrong_address_of_the_api_is_json(
+    anonymous: WebUser, path: str, accepts: str
+) -> None:
+    answer = await anonymous.get(path, headers={"Accept": accepts})
+
+    assert (404, "not_found") == (answer.status_code, answer.json()["code"])
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "problem"),
+    [
+        ("/compose", {"do": "send", "to": "nobody", "body_text": "Hi"}, "To: 'nobody' is not an "),
+        ("/compose", {"do": "send", "to": "a@b.example", "subject": "Hi"}, "give Text or HTML"),
+        ("/webhooks/new", {"url": "example.com"}, "URL: write it as https://"),
+        ("/rules/new", {"do": "save", "rule_yaml": "when: 7"}, "Rule: line 1"),
+    ],
+)
+async def test_an_error_of_a_form_names_its_fields(
+    owner: WebUser, path: str, form: dict[str, str], problem: str
+) -> None:
+    response = await owner.post(path, **form)
+
+    assert problem in words(response.text.partition('role="alert">')[2])
+
+
+async def test_a_command_in_an_error_is_shown_as_code(anonymous: WebUser) -> None:
+    refused = await anonymous.post("/signin", key="wrong")
+
+    assert "<code>postroom key create</code>" in refused.text

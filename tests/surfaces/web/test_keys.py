@@ -108,7 +108,7 @@ async def test_selecting_nothing_means_none(installation: WebInstallation, owner
         ({"kind": "custom", "scope": ["root"]}, "scopes"),
         ({"name": ""}, "name"),
         ({"expires_on": "2001-01-01"}, "is in the past"),
-        ({"expires": "soon"}, "expires_at"),
+        ({"expires": "soon"}, "Expires: "),
         ({"limit_inboxes": "some", "inbox": ["inb_nobody"]}, "no inbox inb_nobody"),
         ({"kind": "agent", "deny": "not an address"}, "recipients"),
     ],

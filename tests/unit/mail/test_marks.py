@@ -7,6 +7,7 @@ from html import unescape
 
 import pytest
 
+from postroom.mail.html.html import html_for_browser
 from postroom.mail.html.marks import MarkedHtml, mark_html
 from postroom.mail.parse import ParsedMessage, parse_message, uncleaned_text
 from postroom.mail.quoting import line_kinds, split_reply
@@ -218,3 +219,26 @@ def test_the_text_as_written_is_the_text_with_invisible_characters() -> None:
 
     assert "Hel\u200blo" == uncleaned_text(raw)
     assert "Hello" == parse_message(raw).text
+
+
+@pytest.mark.parametrize(
+    ("page", "direction"),
+    [
+        ("<html dir=rtl><body>{}</body></html>", "rtl"),
+        ("<html lang=he><BODY class='a' DIR = \"RTL\">{}", "rtl"),
+        ("<html dir='auto'>{}", "auto"),
+        ("<html dir=ltr><body>{}", None),
+        ("<html data-dir=rtl><p dir=rtl>{}", None),
+        ("{}", None),
+    ],
+)
+def test_the_direction_of_a_page_is_kept(page, direction):
+    html = page.format("<b>Shalom</b>")
+
+    shown = html_for_browser(html, {}, remote_images=False)
+    marked = mark_html(html, {}, AgentText.of("Shalom", "Shalom")).html
+
+    begins = f'<div dir="{direction}">' if direction else "<"
+    for found in (shown, marked):
+        assert found.startswith(begins)
+        assert direction is not None or not found.startswith("<div dir")

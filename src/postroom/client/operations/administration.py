@@ -135,7 +135,7 @@ class AdministrationOperations:
             accounts: The only accounts that it sees, with their inboxes; default: all.
             namespaces: The only namespaces of memories that it sees; default: all, or none if
                 inboxes or accounts are given.
-            approval: Which of its mail waits for approval: never, risky or always.
+            approval: Which of its mail waits for approval.
             recipients: Recipients to trust or to refuse.
             expires_at: When it expires: a time, or a time from now such as 30d.
         """
@@ -163,7 +163,7 @@ class AdministrationOperations:
         Args:
             name: What it is for.
             expires_at: When it expires: a time, a time from now such as 30d, or never.
-            approval: Which of its mail waits for approval: never, risky or always.
+            approval: Which of its mail waits for approval.
             recipients: Recipients to trust or to refuse.
         """
 

@@ -113,7 +113,7 @@ class AutomationOperations:
         types: Sequence[str] | None = None,
         sort: Literal["newest", "oldest"] | None = None,
     ) -> Page[Event]:
-        """List events of mail; to continue, stream the events since the last.
+        """List events of mail, oldest first. stream_events sends new ones as they happen.
 
         Args:
             inbox_id: Only this inbox.

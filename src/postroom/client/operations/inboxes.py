@@ -96,7 +96,7 @@ class InboxesOperations:
         """Set the policy of an inbox: approval, recipients and accepted senders.
 
         Args:
-            approval: Which of its mail waits for approval: never, risky or always.
+            approval: Which of its mail waits for approval.
             recipients: Recipients to trust or to refuse.
             senders: Which senders it accepts.
         """

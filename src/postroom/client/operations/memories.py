@@ -31,7 +31,7 @@ class MemoriesOperations:
     ) -> Memory:
         """Remember something under a key.
 
-        A known key gets a new version; omitted fields stay. `similar` lists memories with
+        An existing key gets a new version; omitted fields stay. `similar` lists memories with
         nearly the same text: prefer to update one of these.
 
         Args:

@@ -52,7 +52,7 @@ class MessagesOperations:
             from_: Address, @domain, or part of address or name.
             to: The same for to, cc and bcc.
             subject: Text in the subject.
-            unread: Only unread or read.
+            unread: Only unread; false: only read.
             flags: With all these flags.
             has_attachment: With or without attachments.
             after_date: From this time on.
@@ -96,7 +96,7 @@ class MessagesOperations:
             from_: Address, @domain, or part of address or name.
             to: The same for to, cc and bcc.
             subject: Text in the subject.
-            unread: Only unread or read.
+            unread: Only unread; false: only read.
             flags: With all these flags.
             has_attachment: With or without attachments.
             after_date: From this time on.
@@ -145,7 +145,7 @@ class MessagesOperations:
             in_reply_to: What this answers: id or Message-ID.
             attachments: Files: content in base64, or attachment_id of one.
             inbox_id: Inbox to send from, if several.
-            from_: Or the address to send from.
+            from_: Address to send from.
             thread_id: Reply in this thread.
         """
 
@@ -170,7 +170,7 @@ class MessagesOperations:
             inbox_id: Wait in this inbox.
             thread_id: Or in this thread.
             from_: Only from this address, @domain or name.
-            subject: Only with this in it.
+            subject: Text in the subject.
             q: Only with this text.
             since: Start after an id, a time, or seconds ago (-120).
             timeout_s: How long, in seconds (default 60).
@@ -332,7 +332,7 @@ class MessagesOperations:
             body_html: The HTML version.
             reply_all: Reply to all its recipients.
             attachments: Files: content in base64, or attachment_id of one.
-            automatic: Sent by a program; not in reply to programs.
+            automatic: An automatic reply; refused if it answers automatic mail.
         """
 
     @operation("POST", "/v1/messages/{message_id}/forward")

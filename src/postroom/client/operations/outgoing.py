@@ -52,7 +52,7 @@ class OutgoingOperations:
             in_reply_to: What this answers: id or Message-ID.
             attachments: Files: content in base64, or attachment_id of one.
             inbox_id: Inbox to send from, if several.
-            from_: Or the address to send from.
+            from_: Address to send from.
             thread_id: Reply in this thread.
             send_at: Time at which send_draft delivers it.
         """

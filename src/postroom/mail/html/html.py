@@ -114,7 +114,18 @@ def html_for_browser(html: str, pictures: Mapping[str, str], *, remote_images: b
             return _without_loading(value, remote_images=remote_images)
         return value
 
-    return clean_for_browser(html, keep, {"*": {"class", "id"}}, keeps_styles=True)
+    cleaned = clean_for_browser(html, keep, {"*": {"class", "id"}}, keeps_styles=True)
+    return with_direction_of(html, cleaned)
+
+
+_OUTERMOST = re.compile(r"<(?:html|body)\b[^<>]{0,2000}", re.IGNORECASE)
+_DIRECTION = re.compile(r"\sdir\s{0,9}=\s{0,9}[\"']?(rtl|auto)\b", re.IGNORECASE)
+
+
+def with_direction_of(html: str, cleaned: str) -> str:
+    """Sanitised HTML in the direction of the page, whose outermost elements are not kept."""
+    found = _DIRECTION.search("".join(_OUTERMOST.findall(html)))
+    return f'<div dir="{found[1].lower()}">{cleaned}</div>' if found else cleaned
 
 
 def styles_for_browser(html: str, *, remote_images: bool) -> str:

@@ -31,6 +31,7 @@ from postroom.mail.html.html import (
     is_too_deep,
     limit_html,
     picture_source,
+    with_direction_of,
     without_tags,
 )
 from postroom.mail.html.visible_text import render
@@ -98,7 +99,7 @@ def mark_html(html: str, pictures: Mapping[str, str], agent_text: AgentText) -> 
     found = render(html, (), writer, page)
     written = writer.finish(kinds_by_line(page.text()))
     sanitised = clean_for_browser(written, partial(_keep, pictures), {"span": {"class", "id"}})
-    return MarkedHtml(sanitised, tuple(writer.marks), found)
+    return MarkedHtml(with_direction_of(html, sanitised), tuple(writer.marks), found)
 
 
 def _keep(pictures: Mapping[str, str], tag: str, attribute: str, value: str) -> str | None:

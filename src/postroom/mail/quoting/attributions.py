@@ -361,16 +361,11 @@ def _extend_upwards(text: str, tokens: list[_Token], at: int) -> int:
 
 def _start_above(text: str, tokens: list[_Token], at: int) -> int:
     """The token of the line above with which the attribution begins, -1 if it does not there."""
-    first = tokens[at]
-    if not first.opens_line or at == 0:
+    if not tokens[at].opens_line:
         return -1
-    line = max((n for n in range(at) if tokens[n].opens_line), default=-1)
-    if line < 0:
-        return -1
-    for start in range(at - 1, line - 1, -1):
-        if _may_start(text, tokens, start) and _belongs(text, tokens, start, at):
-            return start
-    return -1
+    line = max((n for n in range(at) if tokens[n].opens_line), default=at)
+    starts = (n for n in range(at - 1, line - 1, -1) if _may_start(text, tokens, n))
+    return next((start for start in starts if _belongs(text, tokens, start, at)), -1)
 
 
 def _belongs(text: str, tokens: list[_Token], start: int, at: int) -> bool:

@@ -31,7 +31,7 @@ from postroom.operations.memory_search import MemoryList, MemorySearch, memory_l
 
 
 class Remember(Request):
-    """Remember something under a key; a known key gets a new version."""
+    """Remember something under a key; an existing key gets a new version."""
 
     key: Key
     text: Annotated[Text, TEXT]

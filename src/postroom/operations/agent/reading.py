@@ -109,7 +109,14 @@ async def _read(
         if id_.startswith("att_"):
             attachment = await attachment_of(ctx, id_)
             found = await attachment_text(ctx, attachment)
-            return FileText(id_, attachment.filename, found.text, warnings=found.warnings or None)
+            return FileText(
+                id_,
+                attachment.filename,
+                found.text,
+                warnings=found.warnings or None,
+                message_id=found.message_id,
+                security=found.security,
+            )
         if id_.startswith("drf_"):
             return await _draft(ctx, id_)
         refuse_other_kind(id_, "msg", _TOOLS)

@@ -11,7 +11,8 @@ from pydantic import BeforeValidator, model_validator
 
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import only_inbox, operation, require_scope
+from postroom.calls.operation import message_of, only_inbox, operation, require_scope
+from postroom.calls.receipts import note_suspicious
 from postroom.calls.request import (
     MAILBOX_OR_NONE,
     Accepts,
@@ -209,6 +210,9 @@ async def _forward(ctx: RequestContext, request: ForwardMail, message_id: str) -
     asked = ForwardMessage(message_id=message_id, **mail, **_sending(request, message_id))
     if not request.draft:
         return send_outcome(await forward_message(ctx, asked))
+    await note_suspicious(
+        ctx, await message_of(ctx, message_id)
+    )  # the draft itself names no message
     forward = await outgoing_forward_of(ctx, asked)
     mail |= {"subject": forward.subject, "inbox_id": forward.inbox_id}
     mail |= {"body_text": forward.text, "body_html": forward.html}

@@ -72,7 +72,7 @@ class MessageSelection(Request):
         SearchText, argument("The same for to, cc and bcc.", "ana@example.com", alias="to")
     ] = None
     subject: Annotated[SearchText, argument("Text in the subject.", "invoice")] = None
-    unread: Annotated[bool | None, argument("Only unread or read.", True)] = None
+    unread: Annotated[bool | None, argument("Only unread; false: only read.", True)] = None
     flags: Annotated[list[Flag], argument("With all these flags.", ["flagged"], max_length=4)] = []
     has_attachment: Annotated[bool | None, argument("With or without attachments.", True)] = None
     after_date: Annotated[Moment, argument("From this time on.", "2026-01-31")] = None

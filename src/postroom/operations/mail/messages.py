@@ -249,7 +249,7 @@ class WaitForMessage(Request):
         SearchText,
         argument("Only from this address, @domain or name.", "@example.com", alias="from"),
     ] = None
-    subject: Annotated[SearchText, argument("Only with this in it.", "code")] = None
+    subject: Annotated[SearchText, argument("Text in the subject.", "code")] = None
     q: Annotated[SearchText, argument("Only with this text.", "invoice")] = None
     since: Annotated[
         Since,

@@ -82,7 +82,7 @@ class RecipientPatterns(Request):
 
 ApprovalMode = Annotated[
     Approval | None,
-    argument("Which of its mail waits for approval: never, risky or always.", "risky"),
+    argument("Which of its mail waits for approval.", "risky"),
 ]
 Recipients = Annotated[
     RecipientPatterns | None,

@@ -143,7 +143,7 @@ class MailArguments(MailOptions):
     sender: Annotated[
         str | None,
         argument(
-            "Or the address to send from.",
+            "Address to send from.",
             "support@postroom.localhost",
             alias="from",
             max_length=320,
@@ -190,9 +190,9 @@ class ReplyToMessage(SendOptions):
     )
     reply_all: Annotated[bool, argument("Reply to all its recipients.", True)] = False
     attachments: AttachmentInputs = []
-    automatic: Annotated[bool, argument("Sent by a program; not in reply to programs.", True)] = (
-        False
-    )
+    automatic: Annotated[
+        bool, argument("An automatic reply; refused if it answers automatic mail.", True)
+    ] = False
 
 
 @operation(Scope.SEND)
@@ -225,7 +225,8 @@ async def preview_reply(ctx: RequestContext, request: PreviewReply) -> ReplyPrev
     parent = await message_of(ctx, request.message_id)
     mail = await reply_mail_of(ctx, parent, "", reply_all=request.reply_all)
     to, cc = (tuple(format_address(*pair) for pair in pairs) for pairs in (mail.to, mail.cc))
-    return ReplyPreview(to, cc, reply_subject(parent.subject), parent.inbox_id, quoted_text(parent))
+    subject, quoted = reply_subject(parent.subject), quoted_text(parent)
+    return ReplyPreview(to, cc, subject, parent.inbox_id, quoted, message_id=parent.id)
 
 
 class PreviewForward(OneMessage):
@@ -236,7 +237,8 @@ class PreviewForward(OneMessage):
 async def preview_forward(ctx: RequestContext, request: PreviewForward) -> ReplyPreview:
     original = await message_of(ctx, request.message_id)
     mail = forward_mail_of(original, "", [])
-    return ReplyPreview((), (), mail.subject, original.inbox_id, mail.text or "")
+    text, about = mail.text or "", original.id
+    return ReplyPreview((), (), mail.subject, original.inbox_id, text, message_id=about)
 
 
 class ForwardMessage(SendOptions):

@@ -25,6 +25,7 @@ Options = Mapping[str, str]
 """The option for each argument of an operation."""
 
 _VERBS = "give|drop|without|repeat|leave out|leave|set|pass|add|use|needs|such as|mean"
+_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 _WORD = re.compile(r"(?<![\w/.@-])[a-z]+(?:_[a-z]+)+(?![\w@/-])")
 
 
@@ -34,7 +35,7 @@ def in_cli_words(text: str, options: Options) -> str:
         from postroom.surfaces.rest.client import operations_named  # late, for a quick start
 
         text = operations_named(text)
-    return _with_commands(_with_options(text, options))
+    return _with_commands(_with_options(text, options), options)
 
 
 def field_in_cli_words(field: str, options: Options) -> str:
@@ -83,11 +84,16 @@ def _with_value(option: str, value: str) -> str:
     return f"--no-{option[2:]}" if value == "false" else f"{option} {shlex.quote(value)}"
 
 
-def _with_commands(text: str) -> str:
+def _with_commands(text: str, options: Options) -> str:
     commands = _commands()
-    return re.sub(
-        r"\w+", lambda word: commands.get(word[0], word[0]) if "_" in word[0] else word[0], text
+    return _NAME.sub(
+        lambda found: found[0] if found[0] in options else commands.get(found[0], found[0]), text
     )
+
+
+def unchanged_words(arguments: Sequence[str]) -> dict[str, str]:
+    """Options that leave the names that the user has written, such as a label, as they are."""
+    return {name: name for argument in arguments for name in _NAME.findall(argument)}
 
 
 @cache
@@ -150,7 +156,7 @@ def explain_failures(failed: Sequence[FailedAction], session: Session) -> int:
             with_clean_text({"untrusted": True, **body}) if is_untrusted else body, sys.stderr
         )
     else:
-        _write([in_cli_words(failure.message, session.options) for failure in failed])
+        _write([in_cli_words(failure.message, session.words) for failure in failed])
     return EXIT_CODES[failed[0].code]
 
 

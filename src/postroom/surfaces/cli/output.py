@@ -34,7 +34,7 @@ def show(session: Session, operation: Operation[Any, Any], body: Body) -> None:
         write_json(body)
         return
     if "hint" in body:
-        body = {**body, "hint": in_cli_words(body["hint"], session.options)}
+        body = {**body, "hint": in_cli_words(body["hint"], session.words)}
     text = Text(Screen.here(is_wide=session.wide))
     render(text, operation.result, body)
     text.show()

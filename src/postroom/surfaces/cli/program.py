@@ -19,7 +19,14 @@ from postroom.surfaces.cli.command_table import (
     OperationCommand,
     PlainCommand,
 )
-from postroom.surfaces.cli.exit_codes import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, explain
+from postroom.surfaces.cli.exit_codes import (
+    BROKEN_PIPE,
+    EXIT_CODES,
+    INTERRUPTED,
+    OK,
+    explain,
+    unchanged_words,
+)
 from postroom.surfaces.cli.logs import start_logging
 from postroom.surfaces.cli.session import Session
 
@@ -184,13 +191,13 @@ program = Program(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    session, out = Session(), sys.stdout
+    session, out = Session(unchanged=unchanged_words(given)), sys.stdout
     _never_fail_to_print()
     try:
         code = program.main(given, prog_name="postroom", standalone_mode=False, obj=session)
         sys.stdout.flush()
     except MailError as error:
-        return explain(error, as_json=session.as_json, options=session.options)
+        return explain(error, as_json=session.as_json, options=session.words)
     except click.ClickException as error:
         if _asks_for_json(given):
             session.output = "json"

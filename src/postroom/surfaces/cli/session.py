@@ -39,7 +39,14 @@ class Session:
     key_file: str | None = None
     shows_traceback: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
-    """The options of the command by the arguments that they set, for errors."""
+    """The options of the command by the arguments that they set."""
+    unchanged: Mapping[str, str] = field(default_factory=dict)
+    """Names that the user has written."""
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """The words of errors: options for arguments, and the user's own names unchanged."""
+        return {**self.options, **self.unchanged}
 
     @property
     def as_json(self) -> bool:

@@ -6,7 +6,6 @@ from functools import partial
 
 from postroom.errors import MailError
 from postroom.operations.agent import changing, finding, memory, reading, writing
-from postroom.surfaces.http import reword, reword_text
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
 
 UNLISTED_SEND_ARGUMENTS = frozenset({"allow_duplicate", "wait_s", "headers", "reply_to"})
@@ -58,21 +57,13 @@ ARGUMENT_OF = {
 
 
 def _brief_error(error: MailError) -> Body:
-    """An error in one line, with the names of this toolset."""
-    body = explain_error(reword(error, TOOL_OF | ARGUMENT_OF))
+    """An error in one line."""
+    body = explain_error(error)
     body["error"]["details"].pop("problems", None)
     return body
 
 
-def _reworded(body: Body) -> Body:
-    """A result whose problems with single ids have the names of this toolset."""
-    for item in (*body.get("results", ()), *body.get("failed", ())):
-        for name in {"error", "note"}.intersection(item) if isinstance(item, dict) else ():
-            item[name] = reword_text(item[name], TOOL_OF | ARGUMENT_OF)
-    return body
-
-
-_tool = partial(Tool, is_brief=True, explain=_brief_error, shape_result=_reworded)
+_tool = partial(Tool, is_brief=True, explain=_brief_error, words=TOOL_OF | ARGUMENT_OF)
 
 TOOLS = (
     _tool(

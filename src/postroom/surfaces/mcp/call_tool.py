@@ -18,6 +18,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import MailError, StorageFull
 from postroom.mail.text.display import is_inert
+from postroom.surfaces.http import reword, reword_text
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
 from postroom.surfaces.to_json import mark_untrusted, response_body, with_clean_text
 
@@ -168,19 +169,22 @@ async def call_tool(ctx: RequestContext, tool: Tool, given: Mapping[str, Any]) -
     started = perf_counter()
     try:
         result = await call(ctx, tool.operation, tool.arguments(given))
-        body, is_error = _shaped(tool, result), False
+        body, is_error = _shaped(tool, result, given), False
     except MailError as error:
-        body, is_error = _failure(tool, error), True
+        body, is_error = _failure(tool, error, given), True
     except Exception as error:  # noqa: BLE001 - the caller hears that it failed, the log why
         ctx.counts.failed("tools_failed", {"tool": tool.name}, cause=error)
         fault = MailError("internal error; the log of the server has the details")
-        body, is_error = _failure(tool, fault), True
+        body, is_error = _failure(tool, fault, given), True
     return _result(tool.add_meta(body, perf_counter() - started), is_error=is_error)
 
 
-def _shaped(tool: Tool, result: Any) -> Body:
-    """The result in the shape of its tool, truncated to fit."""
+def _shaped(tool: Tool, result: Any, given: Mapping[str, Any]) -> Body:
+    """The result in the shape of its tool and the words of its toolset, truncated to fit."""
     body = tool.shape_result(response_body(tool.operation, result))
+    for item in (*body.get("results", ()), *body.get("failed", ())) if tool.words else ():
+        for name in {"error", "note"}.intersection(item) if isinstance(item, dict) else ():
+            item[name] = reword_text(item[name], tool.words, given)
     text = as_text(body)
     if "untrusted" in body and not is_inert(text.encode()):
         body = with_clean_text(body)
@@ -194,12 +198,12 @@ def failed_call(tool: Tool | None, error: MailError) -> dict[str, Any]:
     """The result of a call that failed before its arguments were read."""
     if tool is None:
         return _result(mark_untrusted(error, explain_error(error)), is_error=True)
-    return _result(tool.add_meta(_failure(tool, error), 0), is_error=True)
+    return _result(tool.add_meta(_failure(tool, error, {}), 0), is_error=True)
 
 
-def _failure(tool: Tool, error: MailError) -> Body:
-    """An error, truncated if it quotes a long value."""
-    explained = mark_untrusted(error, tool.explain(error))
+def _failure(tool: Tool, error: MailError, given: Mapping[str, Any]) -> Body:
+    """An error in the words of the toolset, truncated if it quotes a long value."""
+    explained = mark_untrusted(error, tool.explain(reword(error, tool.words, given)))
     short = fit(explained, tool.next_step, MAX_ERROR_CHARS)
     return {name: short[name] for name in explained}
 
@@ -232,7 +236,7 @@ class Ends:
     last: bytes = b""
 
     async def of(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Handles every JSON event."""
+        """Pass the chunks on, and keep the first and last bytes."""
         async for chunk in chunks:
             self.first += chunk[: END_BYTES - len(self.first)]
             self.last = (self.last + chunk[-END_BYTES:])[-END_BYTES:]

@@ -132,7 +132,8 @@ def _source(data: Body) -> str:
 def _flags(data: Body) -> str:
     changes = {"added": data["applied_add_flags"], "removed": data["applied_remove_flags"]}
     done = " and ".join(word for word, flags in changes.items() if flags)
-    return f"Flags were {done}" if done else "No flag was changed"
+    part = "Flags were changed in part" if data["status"] == "partial" else "No flag was changed"
+    return f"Flags were {done}" if done else part
 
 
 def _copy(data: Body) -> str:

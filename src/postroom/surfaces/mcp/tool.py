@@ -58,9 +58,10 @@ class Tool:
 
     Results: `shape_result` and `explain` bring results and errors into the form of the contract,
     `shape_schema` does the same to the schema, and `add_meta` adds fields to both, given the
-    duration in seconds. `listed_fields` names the fields of a result that the schema lists. A
-    result that is too long is truncated, and `next_step` says how to read the rest; one that is
-    `never_truncated` is not, except for its member `cut`.
+    duration in seconds. `words` maps names of other toolsets to those of this one, for errors.
+    `listed_fields` names the fields of a result that the schema lists. A result that is too long is
+    truncated, and `next_step` says how to read the rest; one that is `never_truncated` is not,
+    except for its member `cut`.
 
     A tool `is_open_world` if its data is not stored in Postroom. A setting can disable a `feature`
     and its tools. A tool that `is_brief` is listed without a schema of results, nested schemas,
@@ -82,6 +83,7 @@ class Tool:
     listed_fields: tuple[str, ...] = ()
     shape_result: Callable[[Body], Body] = _unchanged
     explain: Callable[[MailError], Body] = explain_error
+    words: Mapping[str, str] = field(default_factory=dict)
     add_meta: Callable[[Body, float], Body] = _unchanged
     shape_schema: Callable[[Body], Body] = _unchanged
     next_step: str = "request less: a smaller limit, or fewer extras"

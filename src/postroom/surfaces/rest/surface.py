@@ -120,6 +120,7 @@ class Surface:
 
     async def _serve(self, exchange: _Exchange, receive: Receive) -> None:
         request = Request(exchange.scope, receive)
+        response: ASGIApp
         try:
             self._access.check_origin(request.headers, exchange.scope)
             if self._access.admits_page(request.headers, exchange.scope):
@@ -142,8 +143,16 @@ class Surface:
             if exchange.status:
                 raise
             response = self._refuse(error, exchange)
+            if isinstance(error, NotFound) and self._is_browser(request):
+                # This path is not in the table of pages either: the response says so as a page.
+                response = self._mounts["/"]
             await self._pause(error)
         await response(exchange.scope, receive, exchange.send)
+
+    def _is_browser(self, request: Request) -> bool:
+        """Whether a person opened this path in a browser."""
+        is_page = "text/html" in request.headers.get("accept", "") and "/" in self._mounts
+        return is_page and not request.url.path.startswith("/v1/")
 
     async def _pause(self, error: Exception) -> None:
         """Delay the refusal, so that clients that retry immediately cause little load."""

@@ -124,6 +124,9 @@ class Session:
             await command(self, argument.strip())
         elif reply := _REPLIES.get(verb.upper()):
             await self._reply(reply)
+        elif verb.upper() in _HTTP_METHODS:
+            await self._reply("421 4.7.0 this port is for SMTP, not for HTTP")
+            raise _SessionClosed
         else:
             missing = "500 5.5.2 syntax error: empty line"
             await self._refuse("500 5.5.1 command not recognized" if verb else missing)
@@ -300,6 +303,7 @@ _COMMANDS: dict[str, Callable[[Session, str], Awaitable[None]]] = {
     "RSET": Session.rset,
     "QUIT": Session.quit,
 }
+_HTTP_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _REPLIES = {
     "NOOP": "250 2.0.0 ok",
     "VRFY": "252 2.5.0 cannot verify the address; send the message",

@@ -127,7 +127,7 @@ async def keys(request: PageRequest) -> Values:
     inboxes = {inbox.id: inbox.address for inbox in (await _inboxes(request)).results}
     rows = [(key, _facts(key, inboxes), key.has_expired(now)) for key in page.results]
     has_others = any(key.id != OWNER_KEY_ID for key in page.results)
-    return {"page": page, "rows": rows, "owner_id": OWNER_KEY_ID, "has_others": has_others}
+    return {"page": page, "rows": rows, "has_others": has_others}
 
 
 def _facts(key: Key, inboxes: Mapping[str, str]) -> Values:

@@ -26,6 +26,7 @@ from postroom.operations.memory_search import (
     memory_list,
     memory_search,
 )
+from postroom.surfaces.web.keys import VIA_NAMES
 from postroom.surfaces.web.mail.writing import lines_of
 from postroom.surfaces.web.page import Form, Link, Page, PageRequest, Redirect, Section, Values
 
@@ -129,6 +130,7 @@ async def read(request: PageRequest) -> Values:
         "trust": TRUST,
         "targets": [(link, _target_url(memory.namespace, link)) for link in memory.links],
         "writes": await _writes(request, memory),
+        "via_names": VIA_NAMES,
         "memory_url": memory_url,
         "list_url": list_url,
         "may_confirm": request.person.caller.is_owner and memory.trust != "user",

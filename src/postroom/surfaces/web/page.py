@@ -19,6 +19,27 @@ from postroom.model.mail.message import Download
 T = TypeVar("T")
 _ADVICE = re.compile(r"; [a-z]+(?:_[a-z]+)+ [^;]*")
 """What an error says of another operation, such as `; list_rules shows the existing rules`."""
+_FIELD = re.compile(r"(?:^|(?<=; ))([a-z]+(?:_[a-z]+)*)(?:\[\d+\])?(?=: )")
+_ARGUMENT = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+_LABELS = {
+    "account_id": "Short name",
+    "body_html": "HTML",
+    "body_text": "Text",
+    "expires_at": "Expires",
+    "host": "IMAP server",
+    "inbox_id": "Inbox",
+    "rule_yaml": "Rule",
+    "scopes": "Permissions",
+    "send_at": "Time",
+    "smtp_host": "SMTP server",
+    "url": "URL",
+}
+
+
+def with_labels(error: str) -> str:
+    """The problems of a form with the labels of its fields in place of arguments."""
+    named = _FIELD.sub(lambda at: _LABELS.get(at[1], at[1].replace("_", " ").capitalize()), error)
+    return _ARGUMENT.sub(lambda found: _LABELS.get(found[0], found[0]), named)
 
 
 class SignInThrottle(Protocol):

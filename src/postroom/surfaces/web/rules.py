@@ -21,6 +21,7 @@ from postroom.operations.rules import (
     undo_rule_plan,
     update_rule,
 )
+from postroom.surfaces.web.keys import VIA_NAMES
 from postroom.surfaces.web.page import (
     Form,
     FormResult,
@@ -259,6 +260,7 @@ async def runs(request: PageRequest) -> Values:
         "states": states,
         "chosen": request.query.get("rule", ""),
         "names": await names_of_keys(request),
+        "via_names": VIA_NAMES,
         "days": _DAYS,
     }
 

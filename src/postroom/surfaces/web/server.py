@@ -43,6 +43,7 @@ from postroom.surfaces.web.page import (
     PageRequest,
     Section,
     ToolText,
+    with_labels,
 )
 from postroom.surfaces.web.rendering import (
     ASSETS,
@@ -155,10 +156,10 @@ class WebSurface:
 
     async def _respond(self, request: Request) -> Response:
         segments = segments_of(request.scope)
-        if segments[0] == "assets":
-            return _asset(segments[1:], request)
         asked = self._page_request(request)
         try:
+            if segments[0] == "assets":
+                return _asset(segments[1:], request)
             with self._app.concurrency_limit.slot():
                 person = await signed_in(self._app.services, asked.secret)
             asked = replace(asked, signed_in=person)
@@ -168,7 +169,7 @@ class WebSurface:
                 return await live_response(request, asked)
             rows, path = self._rows.find(segments)
             if rows is None:
-                raise NotFound("page not found")
+                raise NotFound("there is no page at this address")
             row = rows.get("GET" if request.method == "HEAD" else request.method)
             if row is None:
                 return Response(status_code=405, headers={"Allow": ", ".join(rows)})
@@ -229,6 +230,7 @@ class WebSurface:
                     return await _page(_answer_of(form, redirect), asked)
         except MailError as error:
             with self._app.concurrency_limit.slot():
+                error.args = (with_labels(str(error)), *error.args[1:])
                 return await _page(form.error_page, asked, error)
         response = _redirect(redirect.to, redirect.notice)
         if redirect.session is not None:
@@ -347,7 +349,7 @@ def _path_of(wanted: str) -> str:
 def _asset(segments: list[str], request: Request) -> Response:
     name = "/".join(segments)
     if name not in ASSETS:
-        raise NotFound("page not found")
+        raise NotFound("there is no page at this address")
     return asset_response(name, HEADERS, request.headers.get("accept-encoding", ""))
 
 

@@ -30,7 +30,7 @@ async def test_the_list_shows_sender_subject_and_date(
 
 
 async def test_without_mail_the_page_says_so(owner: WebUser) -> None:
-    assert "No messages yet." in words(await owner.read("/mail"))
+    assert "No messages here." in words(await owner.read("/mail"))
 
 
 async def test_older_mail_follows_page_by_page(incoming: IncomingMail, owner: WebUser) -> None:

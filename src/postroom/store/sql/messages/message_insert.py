@@ -15,7 +15,7 @@ from postroom.model.inbox import HIDDEN_MAILBOXES
 from postroom.model.mail.message import findings_of
 from postroom.model.mail.storage import Added, NewMessage
 from postroom.model.view import Numbers
-from postroom.store.search.index import index_message
+from postroom.store.search.index import buffer_row
 from postroom.store.sql.events import (
     MessageRef,
     add_event,
@@ -163,7 +163,7 @@ class NewMessages:
         self.threads.add(message, thread, is_hidden=hidden)
         _add_places(self._rows, inbox, number, places, labels)
         add_texts(self._rows, message, inbox, number)
-        index_message(tx, number, inbox)
+        self._rows.add("search_buffer", **buffer_row(number, inbox))
         add_attachments(self._rows, message, inbox, number, [a.id for a in message.attachments])
         self._add_events(message, MessageRef(inbox, thread_id, message.id))
         return Added(message.id, thread_id, is_duplicate=False)

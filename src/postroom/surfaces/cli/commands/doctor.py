@@ -40,9 +40,9 @@ def doctor(session: Session) -> int:
 
 def _print_checks(findings: list[CheckResult]) -> None:
     for finding in findings:
-        print(f"{finding.status:8} {finding.check:9} {cell(finding.detail)}")
+        print(f"{finding.status:8} {finding.check:10} {cell(finding.detail)}")
         if finding.fix:
-            print(f"{'':18} fix: {finding.fix}")
+            print(f"{'':19} fix: {finding.fix}")
 
 
 async def _examine(session: Session) -> list[CheckResult]:

@@ -153,6 +153,11 @@ def _share(sources: list[Source]) -> float | None:
     return min(sum(source.done_bytes for source in sources) / total, 1.0) if total else None
 
 
+def mails(number: int) -> str:
+    """A number of mails."""
+    return "1 mail" if number == 1 else f"{number} mails"
+
+
 def _print_import(outcome: ImportResult) -> None:
     for problem in outcome.problems:
         print(f"refused: {cell(problem.place)}: {cell(problem.problem)}", file=sys.stderr)
@@ -162,7 +167,7 @@ def _print_import(outcome: ImportResult) -> None:
     if any(problem.problem == NO_HEADER for problem in outcome.problems):
         print("--force also imports files without a mail header", file=sys.stderr)
     print(
-        f"{outcome.read} mails read: {outcome.stored} stored, {outcome.duplicates} duplicates, "
+        f"{mails(outcome.read)} read: {outcome.stored} stored, {outcome.duplicates} duplicates, "
         f"{outcome.refused} refused"
     )
 
@@ -184,7 +189,7 @@ def export(session: Session, *, path: str, inbox: str, kind: str | None) -> int:
         raise InvalidInput("only an mbox can be written to standard output")
 
     async def work(app: App) -> ExportResult:
-        source = await find_inbox(app, inbox, create=False)
+        source = await find_inbox(app, inbox)
         with Progress("exporting", unit="mails") as progress, _target(path, chosen) as target:
             return await export_mail(
                 app.services,
@@ -210,12 +215,16 @@ def _print_export(session: Session, outcome: ExportResult, path: str) -> None:
     if path == "-":
         sys.stdout.buffer.flush()
     else:
-        written = f"{path}: {outcome.written} mails written"
+        written = f"{path}: {mails(outcome.written)} written"
         session.report({"path": path, **asdict(outcome)}, lambda: print(written))
 
 
-async def find_inbox(app: App, name: str, *, create: bool) -> Inbox:
-    """The inbox with this address or id. Raises NotFound, unless it may be created."""
+async def find_inbox(app: App, name: str, *, create: bool | None = None) -> Inbox:
+    """The inbox with this address or id.
+
+    Raises:
+        NotFound: there is none, and the command cannot (None) or should not (False) create it.
+    """
     store = app.services.store
     found = (await store.inboxes_at([name])).get(name.lower()) or await store.inbox(
         name, EVERYTHING
@@ -223,9 +232,8 @@ async def find_inbox(app: App, name: str, *, create: bool) -> Inbox:
     if found is not None:
         return found
     if not create:
-        raise NotFound(
-            f"no inbox {name}; use --create to create it; `postroom inbox list` lists inboxes"
-        )
+        how = "" if create is None else "; use --create to create it"
+        raise NotFound(f"no inbox {name}{how}; `postroom inbox list` lists inboxes")
     return cast(Inbox, await call(app.context(OWNER), create_inbox, {"address": name}))
 
 
@@ -372,7 +380,7 @@ async def _try(trial: BackTest, source: Source, parser: Parser) -> list[Unreadab
 
 
 def _print_outcomes(trial: BackTest, refused: list[Unreadable]) -> None:
-    print(f"{trial.mails} mails, {len(trial.outcomes)} of them matched")
+    print(f"{mails(trial.mails)}, {len(trial.outcomes)} of them matched")
     for name, count in trial.matches.most_common():
         print(f"  {cell(name)}: {count}")
     if trial.against is None:
@@ -380,7 +388,7 @@ def _print_outcomes(trial: BackTest, refused: list[Unreadable]) -> None:
             print(f"{_title(outcome)}\n    {_action_words(outcome.actions)}")
         _print_rest(len(trial.outcomes))
     else:
-        print(f"{len(trial.changed)} mails have a different outcome")
+        print(f"{mails(len(trial.changed))} with a different outcome")
         for one in trial.changed[:_MAX_SHOWN]:
             print(_title(one.after))
             print(
