@@ -22,7 +22,8 @@ class FileLine:
 
 @dataclass(frozen=True, slots=True)
 class MailLine:
-    """A message in short. `to` and `status` are there for outgoing mail.
+    """A message in short. `to` and `status` are there for outgoing mail; `to_count` and `cc_count`
+    if not all recipients are shown.
 
     `text` is what the writer wrote; `quoted_chars` counts what they quoted and is left out.
     """
@@ -33,7 +34,9 @@ class MailLine:
     date: datetime | None = None
     snippet: str | None = None
     to: tuple[str, ...] | None = None
+    to_count: int | None = None
     cc: tuple[str, ...] | None = None
+    cc_count: int | None = None
     bcc: tuple[str, ...] | None = None
     thread_id: str | None = None
     inbox: str | None = None

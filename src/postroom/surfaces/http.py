@@ -143,8 +143,8 @@ def reword(error: MailError, names: Mapping[str, str], given: object) -> MailErr
     return error
 
 
-def reword_text(text: str, names: Mapping[str, str], given: object = ()) -> str:
-    """Replace names in what is said of a call or of one item of its result."""
+def reword_text(text: str, names: Mapping[str, str], given: object) -> str:
+    """Replace names in an error or a part of a result, except those the caller has written."""
 
     def other_name(found: re.Match[str]) -> str:
         name = found[0]

@@ -217,3 +217,17 @@ async def test_a_long_memory_is_recalled_in_parts(lean: Agent):
     assert "offset" in some["note"]
     assert f"Pump 3: {NUMBERS}" == text
     assert "give its key" in error["message"]
+
+
+async def test_recipients_that_are_not_shown_are_counted(
+    lean: Agent, ctx: RequestContext, inbox: Inbox
+):
+    many = [f"p{number}@x.example" for number in range(24)]
+    sent = await lean.call("send_mail", to=many, cc=many[:3], subject="All", body="Hi")
+
+    [row] = (await lean.call("find_mail"))["results"]
+    [read] = (await lean.call("read_mail", ids=sent["id"]))["results"]
+
+    assert (many[:5], 24) == (row["to"], row["to_count"])
+    assert (many[:20], 24, many[:3]) == (read["to"], read["to_count"], read["cc"])
+    assert "cc_count" not in read

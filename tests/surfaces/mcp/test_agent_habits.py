@@ -83,8 +83,7 @@ async def test_unknown_syntax_is_reported(lean: Agent, ctx: RequestContext, inbo
 
     found = await lean.call("find_mail", q=q)
 
-    assert " in q is ordinary text" in found["hint"]
-    assert found["hint"].split()[0] in q.split()
+    assert "ordinary text" in found["hint"]
 
 
 async def test_a_common_inbox_of_all_rows_is_named_once(
@@ -242,6 +241,7 @@ async def test_a_message_names_its_thread(lean: Agent, ctx: RequestContext, inbo
         ("find_mail", {"inbox_id": "inb_none"}, "list_mailboxes shows those you may use"),
         ("change_mail", {"plan_id": "pln_none"}, "make_rule makes a new one"),
         ("recall", {"key": "none"}, "recall shows the existing ones"),
+        ("undo", {"id": "rul_none"}, "`postroom rule list` shows the existing rules"),
         ("read_mail", {"ids": ["pln_none"]}, "pln_none is not a msg_ id; use change_mail for it"),
     ],
 )
@@ -251,6 +251,12 @@ async def test_advice_names_a_tool_of_this_toolset(
     error = await lean.fail(tool, **arguments)
 
     assert advice in error["message"]
+
+
+async def test_without_an_inbox_one_learns_how_to_make_one(lean: Agent):
+    error = await lean.fail("send_mail", to=["bo@example.com"], body="Hi")
+
+    assert "there is no inbox to use; `postroom inbox create` makes one" == error["message"]
 
 
 async def test_an_error_names_an_argument_of_this_toolset(lean: Agent, inbox: Inbox):
@@ -293,23 +299,6 @@ async def test_a_name_in_place_of_an_address_is_refused_with_the_address(
     assert sent["untrusted"]
     assert forwarded["untrusted"]
     assert "to[0]: 'Nobody' is not an e-mail address" == unknown["message"]
-
-
-OTHER_NAMES = sorted(TOOL_OF | ARGUMENT_OF)
-
-
-@pytest.mark.parametrize("name", OTHER_NAMES)
-async def test_an_error_does_not_change_a_name_in_a_value(lean: Agent, inbox: Inbox, name: str):
-    error = await lean.fail("forget", key=name)
-
-    assert error["message"].startswith(f"no memory {name} in the namespace default")
-
-
-@pytest.mark.parametrize("name", OTHER_NAMES)
-async def test_an_error_does_not_change_an_unknown_argument(lean: Agent, inbox: Inbox, name: str):
-    error = await lean.fail("send_mail", **{name: "x"})
-
-    assert f"{name}: unknown argument; " in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -390,3 +379,20 @@ async def test_a_required_argument_cannot_be_null(lean: Agent, inbox: Inbox):
     error = await lean.fail("read_mail", ids=None)
 
     assert "ids: is required" == error["message"]
+
+
+OTHER_NAMES = sorted(TOOL_OF | ARGUMENT_OF)
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+async def test_an_error_does_not_change_a_name_in_a_value(lean: Agent, inbox: Inbox, name: str):
+    error = await lean.fail("forget", key=name)
+
+    assert error["message"].startswith(f"no memory {name} in the namespace default")
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+async def test_an_error_does_not_change_an_unknown_argument(lean: Agent, inbox: Inbox, name: str):
+    error = await lean.fail("send_mail", **{name: "x"})
+
+    assert f"{name}: unknown argument; " in error["message"]

@@ -64,6 +64,7 @@ async def find_in_thread(ctx: RequestContext, thread_id: str, page: Slice) -> Fo
 def line_of(message: Message, addresses: Mapping[str, str], **shown: Any) -> MailLine:
     """A message in short; *shown* adds its text or a part of it."""
     is_outbound = message.direction == "outbound"
+    to, to_count = some_of(message.to_addresses if is_outbound else (), _MAX_ADDRESSES)
     places = [name for name in message.mailboxes if name not in _USUAL_MAILBOXES]
     files = tuple(FileLine(a.id, a.filename, a.size) for a in message.attachments if not a.inline)
     return MailLine(
@@ -71,7 +72,8 @@ def line_of(message: Message, addresses: Mapping[str, str], **shown: Any) -> Mai
         from_=sender_of(message),
         subject=message.subject,
         date=message.date,
-        to=message.to_addresses[:_MAX_ADDRESSES] if is_outbound else None,
+        to=to,
+        to_count=to_count,
         inbox=addresses.get(message.inbox_id),
         mailbox=places[0] if places else None,
         labels=message.labels or None,
@@ -84,6 +86,11 @@ def line_of(message: Message, addresses: Mapping[str, str], **shown: Any) -> Mai
         findings=message.findings,
         **shown,
     )
+
+
+def some_of(addresses: tuple[str, ...], most: int) -> tuple[tuple[str, ...] | None, int | None]:
+    """The first addresses, and how many there are if these are not all."""
+    return addresses[:most] or None, len(addresses) if len(addresses) > most else None
 
 
 def text_of(message: Message, *, quoted: bool = False) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from postroom.operations.agent.finding import (
     find_in_thread,
     inbox_addresses,
     line_of,
+    some_of,
     text_of,
 )
 from postroom.operations.agent.writing import draft_line
@@ -123,13 +124,11 @@ async def _read(
         if request.thread:
             return await _thread(ctx, request, message.thread_id, addresses)
         line = _line(message, addresses, quoted=request.quoted)
-        return replace(
-            line,
-            thread_id=message.thread_id,
-            to=message.to_addresses[:_MAX_ADDRESSES] or None,
-            cc=message.cc_addresses[:_MAX_ADDRESSES] or None,
-            bcc=message.bcc_addresses[:_MAX_ADDRESSES] or None,
-        )
+        to, to_count = some_of(message.to_addresses, _MAX_ADDRESSES)
+        cc, cc_count = some_of(message.cc_addresses, _MAX_ADDRESSES)
+        bcc = message.bcc_addresses[:_MAX_ADDRESSES] or None
+        line = replace(line, to=to, to_count=to_count, cc=cc, cc_count=cc_count, bcc=bcc)
+        return replace(line, thread_id=message.thread_id)
     except MailError as error:
         if is_only:
             raise
@@ -143,8 +142,10 @@ async def _draft(ctx: RequestContext, draft_id: str) -> MailLine:
     if text is None:
         text = (await in_thread(html_to_text, draft.body_html or "")).text
     files = tuple([await _file_line(ctx, file) for file in draft.attachments])
-    cc, bcc = draft.cc[:_MAX_ADDRESSES] or None, draft.bcc[:_MAX_ADDRESSES] or None
-    return draft_line(draft, cc=cc, bcc=bcc, text=text, attachments=files or None)
+    line = draft_line(draft, text=text, attachments=files or None)
+    return replace(
+        line, to=draft.to or None, to_count=None, cc=draft.cc or None, bcc=draft.bcc or None
+    )
 
 
 async def _file_line(ctx: RequestContext, file: DraftFile) -> FileLine:

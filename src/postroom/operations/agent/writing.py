@@ -40,7 +40,7 @@ from postroom.model.mail.message import ActionResult
 from postroom.model.mail.sending import Draft, OutboxEntry, Sent
 from postroom.model.mail.storage import MessageQuery
 from postroom.model.page import Slice
-from postroom.operations.agent.finding import Ids
+from postroom.operations.agent.finding import Ids, some_of
 from postroom.operations.outgoing.drafts import (
     CreateDraft,
     DeleteDraft,
@@ -79,6 +79,7 @@ from postroom.sending.submission import SendOptions
 W = TypeVar("W", bound="AgentMailArguments")
 _RECIPIENT = re.compile(r"(to|cc|bcc)\[(\d+)\]")
 _MAX_KNOWN = 5
+_SHOWN = 5
 _OUT = ("delivered", "sent", "captured", "queued", "scheduled", "held")
 
 
@@ -322,11 +323,13 @@ async def list_outgoing(ctx: RequestContext, request: ListOutgoing) -> FoundMail
 
 
 def _entry_line(entry: OutboxEntry) -> MailLine:
+    to, to_count = some_of(tuple(recipient.address for recipient in entry.recipients), _SHOWN)
     return MailLine(
         id=entry.message_id,
         subject=entry.subject,
         date=None if entry.queued_at == entry.send_at else entry.queued_at,
-        to=tuple(recipient.address for recipient in entry.recipients[:5]),
+        to=to,
+        to_count=to_count,
         status=entry.status,
         send_at=entry.send_at,
     )
@@ -334,11 +337,13 @@ def _entry_line(entry: OutboxEntry) -> MailLine:
 
 def draft_line(draft: Draft, **shown: Any) -> MailLine:
     """A draft in short; *shown* adds its text and more."""
+    to, to_count = some_of(draft.to, _SHOWN)
     return MailLine(
         id=draft.id,
         subject=draft.subject,
         date=draft.updated_at,
-        to=draft.to[:5],
+        to=to,
+        to_count=to_count,
         status="draft",
         send_at=draft.send_at,
         **shown,

@@ -6,7 +6,6 @@ from functools import partial
 
 from postroom.errors import MailError
 from postroom.operations.agent import changing, finding, memory, reading, writing
-from postroom.surfaces.http import reword_text
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
 
 UNLISTED_SEND_ARGUMENTS = frozenset({"allow_duplicate", "wait_s", "headers", "reply_to"})
@@ -39,12 +38,14 @@ TOOL_OF = {
     "reply_to_message": "reply_mail",
     "forward_message": "forward_mail",
     "apply_rule_plan": "change_mail with plan_id",
-    "list_drafts": "list_outgoing",
+    **dict.fromkeys(("list_drafts", "list_outbox"), "list_outgoing"),
+    "list_rules": "`postroom rule list`",
+    "create_inbox": "`postroom inbox create`",
     "memory_add": "remember",
     "memory_delete": "forget",
     "wait_for_message": "wait_for_mail",
 }
-"""The tool of this toolset for what the others offer; errors name it."""
+"""The tool of this toolset for what the others offer, or a command; errors name it."""
 
 ARGUMENT_OF = {
     "rule_yaml": "yaml",
@@ -62,21 +63,7 @@ def _brief_error(error: MailError) -> Body:
     return body
 
 
-def _reworded(body: Body) -> Body:
-    """A result whose problems with single ids have the names of this toolset."""
-    for item in (*body.get("results", ()), *body.get("failed", ())):
-        for name in {"error", "note"}.intersection(item) if isinstance(item, dict) else ():
-            item[name] = reword_text(item[name], TOOL_OF | ARGUMENT_OF)
-    return body
-
-
-_tool = partial(
-    Tool,
-    is_brief=True,
-    explain=_brief_error,
-    words=TOOL_OF | ARGUMENT_OF,
-    shape_result=_reworded,
-)
+_tool = partial(Tool, is_brief=True, explain=_brief_error, words=TOOL_OF | ARGUMENT_OF)
 
 TOOLS = (
     _tool(

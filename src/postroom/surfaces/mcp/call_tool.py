@@ -18,7 +18,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import MailError, StorageFull
 from postroom.mail.text.display import is_inert
-from postroom.surfaces.http import reword
+from postroom.surfaces.http import reword, reword_text
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
 from postroom.surfaces.to_json import mark_untrusted, response_body, with_clean_text
 
@@ -169,7 +169,7 @@ async def call_tool(ctx: RequestContext, tool: Tool, given: Mapping[str, Any]) -
     started = perf_counter()
     try:
         result = await call(ctx, tool.operation, tool.arguments(given))
-        body, is_error = _shaped(tool, result), False
+        body, is_error = _shaped(tool, result, given), False
     except MailError as error:
         body, is_error = _failure(tool, error, given), True
     except Exception as error:  # noqa: BLE001 - the caller hears that it failed, the log why
@@ -179,9 +179,12 @@ async def call_tool(ctx: RequestContext, tool: Tool, given: Mapping[str, Any]) -
     return _result(tool.add_meta(body, perf_counter() - started), is_error=is_error)
 
 
-def _shaped(tool: Tool, result: Any) -> Body:
-    """The result in the shape of its tool, truncated to fit."""
+def _shaped(tool: Tool, result: Any, given: Mapping[str, Any]) -> Body:
+    """The result in the shape of its tool and the words of its toolset, truncated to fit."""
     body = tool.shape_result(response_body(tool.operation, result))
+    for item in (*body.get("results", ()), *body.get("failed", ())) if tool.words else ():
+        for name in {"error", "note"}.intersection(item) if isinstance(item, dict) else ():
+            item[name] = reword_text(item[name], tool.words, given)
     text = as_text(body)
     if "untrusted" in body and not is_inert(text.encode()):
         body = with_clean_text(body)
