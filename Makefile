@@ -68,8 +68,8 @@ bench-search: ## Measure search: make bench-search N=100000 [DATA=folder to keep
 bench-sizes: setup ## Measure what a stored message takes: make bench-sizes PLACE=folder|url
 	@.venv/bin/python -m bench.sizes "$(PLACE)"
 
-bench-inboxes: setup ## Measure what one inbox costs among few and many: make bench-inboxes [N=20000]
-	@.venv/bin/python -m bench.inboxes --many $(or $(N),20000)
+bench-inboxes: setup ## Measure what one inbox costs among few and many: make bench-inboxes [N=20000] [OWNED=5000]
+	@.venv/bin/python -m bench.inboxes --many $(or $(N),20000) $(if $(OWNED),--owned $(OWNED))
 
 bench-size: setup ## Measure what `pip install postroom` takes on disk: make bench-size [EXTRAS=pdf]
 	@scripts/small-environment .cache/bench-size $(EXTRAS)

@@ -4,19 +4,26 @@ Creates two stores with three messages in each inbox, one with 200 inboxes, and 
 operations about one inbox at a time, with a key that sees only that inbox. Times are CPU times of
 the whole process, medians over inboxes. Fails if an operation takes more than twice as long among
 many.
+
+`--owned 5000` measures instead a delivery where as many inboxes have a rule or a webhook each, on
+SQLite and PostgreSQL, whose CPU time is added. Fails if one takes more than 1.5 times as long as
+without them.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,8 +34,10 @@ from bench.search.measuring import calibration_ms, table
 from postroom.app import App, open_app
 from postroom.calls.operation import call
 from postroom.config import Settings
+from postroom.model.event import Webhook
 from postroom.model.inbox import Inbox
 from postroom.model.key import Caller
+from postroom.model.rule import Rule
 from postroom.model.view import NOTHING, only
 from postroom.operations.inboxes import get_inbox, list_inboxes
 from postroom.operations.mail.message_changes import list_labels, list_mailboxes
@@ -36,16 +45,20 @@ from postroom.operations.mail.messages import list_messages, search_messages
 from postroom.operations.mail.threads import list_threads
 from postroom.pipeline.ingest import Arrival, receive
 from postroom.pipeline.maintenance import compact_all
+from postroom.store.sql.rules import add_rule
+from postroom.store.sql.statements import insert, stored_view
+from postroom.store.sql.webhooks import add_webhook
+from postroom.store.transaction import Transaction
+from tests.servers import postgres
 
-FEW, EACH, TIMES = 200, 3, 40
+FEW, EACH, TIMES, DELIVERIES = 200, 3, 40, 200
 AT_ONCE = 500
-MAX_RATIO = 2.0
+MAX_RATIO, MAX_OWNED_RATIO = 2.0, 1.5
 Query = Callable[[App, int], Awaitable[Any]]
 
 
-async def fill(app: App, inboxes: int) -> None:
-    """Add inboxes with a few messages each, and index them."""
-    store, now, corpus = app.services.store, datetime.now(UTC), Corpus()
+async def add_inboxes(app: App, inboxes: int) -> None:
+    store, now = app.services.store, datetime.now(UTC)
     for first in range(0, inboxes, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, inboxes))
         await asyncio.gather(
@@ -58,6 +71,12 @@ async def fill(app: App, inboxes: int) -> None:
                 for n in numbers
             )
         )
+
+
+async def fill(app: App, inboxes: int) -> None:
+    """Add inboxes with a few messages each, and index them."""
+    await add_inboxes(app, inboxes)
+    store, corpus = app.services.store, Corpus()
     for first in range(0, inboxes * EACH, AT_ONCE):
         mails = corpus.mails(first, min(first + AT_ONCE, inboxes * EACH))
         messages = [
@@ -135,13 +154,81 @@ async def run(folder: Path, many: int) -> int:
     return slow
 
 
+RULE = """
+name: Orders
+when:
+  - from: {equals: shop@example.com}
+then: [{apply_label: Orders}]
+"""
+
+
+def with_rules(tx: Transaction, numbers: range) -> None:
+    now = datetime.now(UTC)
+    for n in numbers:
+        row = {"id": f"rul_{n}", "name": "Orders", "description": "", "yaml": RULE}
+        row |= {"enabled": 1, "position": n + 1, "inboxes": stored_view(only(f"inb_{n}"))}
+        insert(tx, "rules", **row, authority="owner", created_at=0, updated_at=0)
+    own = only(f"inb_{numbers[0]}")
+    add_rule(tx, Rule(f"rul_new_{numbers[0]}", "Orders", "", True, 0, RULE, now, now, own), own)
+
+
+def with_webhooks(tx: Transaction, numbers: range) -> None:
+    url, types, now = "https://example.com/hook", ("message.sent",), datetime.now(UTC)
+    for n in numbers:
+        add_webhook(tx, Webhook(f"whk_{n}", url, types, only(f"inb_{n}"), now, secret="s"))
+
+
+def cpu_ms() -> float:
+    """CPU time of this process and of its child processes, which are PostgreSQL."""
+    pids, tree = [os.getpid()], defaultdict[str, list[str]](list)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            tree[stat.read_text().rpartition(")")[2].split()[1]].append(stat.parent.name)
+    for pid in pids:
+        pids += map(int, tree[str(pid)])
+    others = (Path(f"/proc/{pid}/schedstat") for pid in pids[1:])
+    return time.process_time() * 1e3 + sum(int(p.read_text().split()[0]) for p in others) / 1e6
+
+
+async def measure_deliveries(app: App, inboxes: int) -> float:
+    """Milliseconds of CPU of a delivery, the mean over inboxes that are spread evenly."""
+    await deliver(app, inboxes - 1)
+    started = cpu_ms()
+    for turn in range(DELIVERIES):
+        await deliver(app, turn * inboxes // DELIVERIES)
+    return (cpu_ms() - started) / DELIVERIES
+
+
+async def run_owned(folder: Path, many: int) -> int:
+    rows: list[list[object]] = [["a delivery, CPU ms", "none", "100 inboxes", f"{many}", "ratio"]]
+    slow = 0
+    with postgres.running() as server:
+        for name, add in (("rules", with_rules), ("webhooks", with_webhooks)):
+            for database, url in (("SQLite", None), ("PostgreSQL", server.new_database())):
+                data = folder / f"{name}-{database}"
+                async with open_app(Settings(data_dir=data, database_url=url)) as app:
+                    await add_inboxes(app, many)
+                    took = [await measure_deliveries(app, many)]
+                    for numbers in (range(100), range(100, many)):
+                        await app.services.store.engine.write(partial(add, numbers=numbers))
+                        took.append(await measure_deliveries(app, many))
+                ratio = took[-1] / took[0]
+                slow += ratio > MAX_OWNED_RATIO
+                rows.append([f"{name}, {database}", *(f"{ms:.2f}" for ms in took), f"{ratio:.2f}"])
+    table(rows)
+    return slow
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.inboxes", description=__doc__)
     parser.add_argument("--many", type=int, default=20_000, help="inboxes of the second store")
-    many: int = parser.parse_args().many
+    parser.add_argument("--owned", type=int, help="inboxes with a rule or a webhook of their own")
+    arguments = parser.parse_args()
     print(f"calibration loop: {calibration_ms():.0f} ms\n")
     with tempfile.TemporaryDirectory() as folder:
-        return 1 if asyncio.run(run(Path(folder), many)) else 0
+        if arguments.owned:
+            return 1 if asyncio.run(run_owned(Path(folder), arguments.owned)) else 0
+        return 1 if asyncio.run(run(Path(folder), arguments.many)) else 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Libraries compared with our own code, for docs/decisions/0001 to 0003.
+"""Libraries compared with our own code, for docs/decisions/0001 to 0003 and 0009.
 
-    python -m bench.libraries [--stemmer FILE]
+    python -m bench.libraries [--stemmer FILE] [--only css]
 
-Libraries that are not installed are skipped; snowballstemmer, tokenizers and prometheus_client are
-no dependencies, so install them in an environment of their own. FILE is an earlier
-`mail/text/stemming.py`. CPU times are the minimum of several runs.
+Libraries that are not installed are skipped; snowballstemmer, tokenizers, prometheus_client,
+tinycss2 and cssselect2 are no dependencies, so install them in an environment of their own. FILE is
+an earlier `mail/text/stemming.py`. CPU times are the minimum of several runs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from postroom.mail.html.css.selectors import parse_selectors
+from postroom.mail.html.css.syntax import declarations_of, parse_rules
 from postroom.pipeline.counters import SharedCounters
 from postroom.providers.embeddings import MAX_PIECES, MiniLM, Vocabulary, weights_folder
 from postroom.surfaces.rest.metrics import BUCKETS_S, Metrics
+from tests.unit.mail.visibility_snippets import SNIPPETS
 
 ROOT = Path(__file__).parents[1]
 VOCABULARY = weights_folder() / "vocabulary.txt"
@@ -161,10 +164,53 @@ def report(name: str, record: Callable[[str], Any], page: Callable[[], Any]) -> 
     print(f"          {least_s(page) * 1e3:.2f} ms for the page")
 
 
+def css() -> None:
+    """Style sheets, style attributes and selectors of the snippets of the tests."""
+    html = "".join(SNIPPETS.values())
+    sheets = re.findall(r"<style[^>]*>(.*?)</style>", html, re.DOTALL)
+    styles = re.findall(r'style="([^"]+)"', html)
+    rules = [rule.prelude for sheet in sheets for rule in parse_rules(sheet).rules]
+    selectors = [prelude for prelude in rules if not prelude.startswith("@")]
+    parsers: dict[str, tuple[Callable[[str], object], list[str]]] = {
+        "sheets, ours": (parse_rules, sheets),
+        "styles, ours": (declarations_of.__wrapped__, styles),
+        "selectors, ours": (parse_selectors, selectors),
+    }
+    if has("tinycss2"):
+        import tinycss2
+
+        def contents(css: Any) -> list[Any]:
+            return list(tinycss2.parse_blocks_contents(css, skip_comments=True))
+
+        def stylesheet(css: str) -> list[Any]:
+            parsed = tinycss2.parse_stylesheet(css, skip_comments=True, skip_whitespace=True)
+            return [contents(rule.content) for rule in parsed if rule.type == "qualified-rule"]
+
+        parsers |= {
+            "sheets, tinycss2": (stylesheet, sheets),
+            "styles, tinycss2": (contents, styles),
+        }
+    if has("cssselect2"):
+        import cssselect2
+
+        def compiled(selector: str) -> object:
+            try:
+                return cssselect2.compile_selector_list(selector)
+            except cssselect2.SelectorError:
+                return None
+
+        parsers["selectors, cssselect2"] = compiled, selectors
+        known = [bool(compiled(one)) for one in selectors if parse_selectors(one)]
+        print(f"css       cssselect2 rejects {known.count(False)} of {len(known)} selectors")
+    for name, (parse, sources) in parsers.items():
+        taken = least_s(lambda parse=parse, sources=sources: [parse(one) for one in sources])
+        print(f"css       {name:22} {taken / len(sources) * 1e6:8.1f} us for each")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stemmer", type=Path)
-    parser.add_argument("--only", choices=("metrics", "wordpiece"))
+    parser.add_argument("--only", choices=("css", "metrics", "wordpiece"))
     args = parser.parse_args()
     if args.only is None:
         for module in (
@@ -172,14 +218,17 @@ def main() -> None:
             "snowballstemmer.english_stemmer",
             "tokenizers",
             "prometheus_client",
+            "tinycss2",
+            "cssselect2",
         ):
             if has(module.partition(".")[0]):
                 cpu_ms, memory_mb = import_cost(module)
                 print(f"import    {module:32} {cpu_ms:6.1f} ms CPU, {memory_mb:5.1f} MB")
         stemming(args.stemmer)
         wordpiece()
-    if args.only == "wordpiece":
-        wordpiece()
+        css()
+    if args.only in ("wordpiece", "css"):
+        (wordpiece if args.only == "wordpiece" else css)()
         return
     metrics()
     if args.only is None and has("prometheus_client"):

@@ -315,9 +315,11 @@ ELSEWHERE = frozenset(("receive_posting", "stream_events"))
 """Operations without a key or a single response, which have tests of their own."""
 
 
-def arguments_of(operation: str, things: dict[str, Any]) -> dict[str, Any]:
+def arguments_of(
+    operation: str, things: dict[str, Any], known: dict[str, dict[str, Any]] = ARGUMENTS
+) -> dict[str, Any]:
     """The arguments of an operation, with the ids of this installation."""
-    return {name: _filled(value, things) for name, value in ARGUMENTS[operation].items()}
+    return {name: _filled(value, things) for name, value in known[operation].items()}
 
 
 def _filled(value: Any, things: dict[str, Any]) -> Any:

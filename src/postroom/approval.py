@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from postroom.errors import Forbidden, InvalidInput
-from postroom.mail.addresses import canonical_address, parse_address
+from postroom.mail.addresses import base_address, canonical_address, parse_address
 from postroom.model.mail.approval import (
     APPROVALS,
     OPEN_POLICY,
@@ -153,10 +153,11 @@ def is_blocked(lists: SenderLists, senders: Iterable[str]) -> bool:
 
 
 def refuse_denied(policies: Iterable[Policy], addresses: Iterable[str]) -> None:
-    """Refuse recipients that a policy denies. Raises Forbidden."""
+    """Refuse recipients that a policy denies, also with a plus-tag. Raises Forbidden."""
     canonical = [canonical_address(address) for address in addresses]
     for policy in policies:
-        denied = [a for a in canonical if is_listed(a, policy.recipients.deny)]
+        deny = policy.recipients.deny
+        denied = [a for a in canonical if is_listed(a, deny) or base_address(a) in deny]
         if denied:
             raise Forbidden(f"{list_some(denied)}: a policy denies mail to this address")
 

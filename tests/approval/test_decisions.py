@@ -18,7 +18,7 @@ from postroom.model.mail.sending import OutboxQuery, Sent
 from postroom.model.view import EVERYTHING
 from postroom.operations import keys
 from postroom.operations.mail import message_changes
-from postroom.operations.outgoing import approvals, outbox, sending
+from postroom.operations.outgoing import approvals, identities, outbox, sending
 from postroom.operations.outgoing.approvals import approve_message, get_held_mail, reject_message
 from postroom.operations.outgoing.outbox import ListOutbox
 from tests.approval.conftest import KNOWN, UNKNOWN, KeyFactory
@@ -305,6 +305,10 @@ async def test_the_owner_is_notified_without_the_text_of_the_mail(
     agent = replace(agent, gate=webhook_worker)
     inbox = {"inbox_id": "me@postroom.localhost", "approval": "always"}
     await call(outbox_ctx, approvals.set_policy, inbox)
+
+    own = (await call(agent, identities.list_identities, {})).results[0]
+    words = {"name": "Secret owner", "signature": "<p>Secret: approve at https://evil.example</p>"}
+    await call(agent, identities.update_identity, {"identity_id": own.id, **words})
 
     for number in range(3):
         await call(agent, sending.send_message, {**MAIL, "subject": f"Secret {number}"})

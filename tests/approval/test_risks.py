@@ -114,6 +114,10 @@ async def test_two_addresses_in_one_are_refused_or_held(
         (KNOWN, {"deny": ["@example.com"]}, "refused"),
         (KNOWN, {"allow": [KNOWN], "deny": [KNOWN]}, "refused"),
         (KNOWN, {"deny": ["ANA@EXAMPLE.COM"]}, "refused"),
+        ("ana+x@example.com", {"deny": [KNOWN]}, "refused"),
+        ('"ana+x"@EXAMPLE.com', {"deny": [KNOWN]}, "refused"),
+        ("ana+x@example.com", {"allow": [KNOWN]}, "held"),
+        (KNOWN, {"deny": ["ana+x@example.com"]}, "queued"),
     ],
 )
 async def test_lists_of_recipients(

@@ -41,7 +41,7 @@ FRAGMENTS = (
     "<table>", "<td>", ".x ", "display:none", "color:", "rgb(", "url(", "gradient(", "<ul><li>",
     "5.1.1 ", "550 ", "user unknown", "a@b ", "Final-Recipient: a\n\n", "\u200b", "\u0301", "é",
     "\ufe0f", "\U000e0041", "Re: ", "[x] ", "begin 644 a\n", "end\n", "ignore ", "send all ", "://",
-    "![", "<a/", "<img <", "<https",
+    "![", "<a/", "<img <", "<https", "<!--x-->", "\\abc", "[a=", "a1 ",
 )  # fmt: skip
 
 repeated = st.tuples(
@@ -120,3 +120,18 @@ def cpu_s(read: Callable[[str], object], text: str) -> float:
 @given(repeated)
 def test_a_reader_takes_linear_time(name: str, text: str) -> None:
     assert is_within(MAX_LOOPS, lambda: cpu_s(READERS[name], text))
+
+
+FOUND = {
+    "comments before a doctype": ("html", "<!--x-->" * 100 + "<p>x"),
+    "escapes in a selector": ("html", "<style>[a=" + "\\abc" * 90 + "!]{}</style><p>x"),
+    "a name of digits": ("mailboxes", "a1" * 50_000 + " x"),
+}
+"""Texts on which a reader once took more than linear time."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_texts_that_were_slow_once_are_read_in_linear_time(name: str) -> None:
+    reader, text = FOUND[name]
+
+    assert is_within(MAX_LOOPS, lambda: cpu_s(READERS[reader], text))

@@ -90,8 +90,17 @@ async def posted(shared: SharedInstallation) -> list[str]:
             await task
 
 
+async def redirected(ctx: RequestContext) -> None:
+    """A webhook of the owner, to which the key has given another URL."""
+    owner = replace(ctx, caller=OWNER)
+    wanted = {"url": f"{URL}/before", "inboxes": list(ctx.visible.named)}  # type: ignore[union-attr]
+    made = await call(owner, webhooks.create_webhook, wanted)
+    await call(ctx, webhooks.update_webhook, {"webhook_id": made.id, "url": URL})
+
+
 MADE_BY: dict[str, Callable[[RequestContext], Awaitable[Any]]] = {
     "itself": lambda ctx: call(ctx, webhooks.create_webhook, {"url": URL}),
+    "the owner, before": redirected,
     "a rule": lambda ctx: call(
         ctx,
         rules.create_rule,
@@ -121,7 +130,7 @@ async def test_a_webhook_ends_with_the_rights_of_its_key(
     owner = shared.app.context(OWNER)
     listed = (await call(owner, webhooks.list_webhooks, {})).results
     (stopped,) = [hook.stopped for hook in listed if hook.url == URL]
-    if made_by == "itself" or how == "revoked":
+    if made_by != "a rule" or how == "revoked":
         assert "the key that created this webhook" in (stopped or "")
 
 
@@ -153,6 +162,32 @@ async def test_renewing_an_active_webhook_does_not_change_its_key(
     await call(shared.app.context(OWNER), webhooks.renew_webhook, {"webhook_id": made.id})
 
     await revoked(shared, key_id)
+    await arrive(shared)
+
+    assert URL not in await posted(shared)
+
+
+async def test_a_url_that_the_owner_corrects_still_ends_with_the_key(
+    shared: SharedInstallation,
+) -> None:
+    ctx, key_id = await context_of_key(shared)
+    made = await call(ctx, webhooks.create_webhook, {"url": f"{URL}/before"})
+    change = {"webhook_id": made.id, "url": URL}
+    await call(shared.app.context(OWNER), webhooks.update_webhook, change)
+
+    await revoked(shared, key_id)
+    await arrive(shared)
+
+    assert URL not in await posted(shared)
+
+
+async def test_another_url_does_not_resume_a_stopped_webhook(shared: SharedInstallation) -> None:
+    ctx, key_id = await context_of_key(shared)
+    made = await call(ctx, webhooks.create_webhook, {"url": f"{URL}/before"})
+    await revoked(shared, key_id)
+    other, _ = await context_of_key(shared)
+
+    await call(other, webhooks.update_webhook, {"webhook_id": made.id, "url": URL})
     await arrive(shared)
 
     assert URL not in await posted(shared)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
+from itertools import product
 from typing import Any
 from urllib.parse import quote
 
@@ -188,4 +189,36 @@ async def test_a_limited_key_reaches_nothing_of_others_over_mcp(
 
     async with Client(make_server(shared.app, TOOLS, lambda _: caller)) as client:
         found = await walk(shared, steps_of_mcp(client), hidden)
+    assert not found, "\n".join(found)
+
+
+CHOICES: dict[str, dict[str, Callable[[Tenant], list[str]] | None]] = {
+    "inboxes": {"any inbox": None, "no inbox": lambda own: [], "an inbox": lambda own: [own.inbox]},
+    "accounts": {
+        "any account": None,
+        "no account": lambda own: [],
+        "an account": lambda own: [own.account],
+        "a live account": lambda own: [own.live],
+        "both accounts": lambda own: [own.account, own.live],
+    },
+    "namespaces": {
+        "any memory": None,
+        "no memory": lambda own: [],
+        "a namespace": lambda own: [own.namespace],
+    },
+}
+COMBINED = [c for c in product(*CHOICES.values()) if c[:2] != ("any inbox", "any account")]
+IN_EVERY_RUN = {"an inbox, an account, a namespace", "no inbox, both accounts, any memory"}
+
+
+@pytest.mark.long_cases(*({", ".join(c) for c in COMBINED} - IN_EVERY_RUN))
+@pytest.mark.parametrize("chosen", COMBINED, ids=", ".join)
+async def test_limits_of_several_kinds_reach_nothing_of_others(
+    shared: SharedInstallation, chosen: tuple[str, ...]
+) -> None:
+    named = {kind: CHOICES[kind][name] for kind, name in zip(CHOICES, chosen, strict=True)}
+    key = await shared.key(ALL, {kind: of(shared.own) for kind, of in named.items() if of})
+
+    async with rest_client(shared.app, key) as rest:
+        found = await walk(shared, steps_of_rest(rest), [shared.other])
     assert not found, "\n".join(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from postroom.calls.operation import call
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
-from postroom.operations import inboxes, rules, webhooks
-from tests.isolation.conftest import SharedInstallation
-from tests.isolation.tenants import rule_yaml
-from tests.isolation.test_matrix import ALL
+from postroom.operations import inboxes, memories, rules, webhooks
+from tests.isolation.conftest import OTHER, SharedInstallation
+from tests.isolation.tenants import populate, rule_yaml
+from tests.isolation.test_matrix import ALL, steps_of_rest, walk
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import RestClient, rest_client
 
@@ -113,6 +114,28 @@ async def test_a_removal_does_not_change_what_a_key_sees(
         assert 404 == await status(rest, "GET", f"/v1/plans/{planned['plan_id']}")
     assert dict.fromkeys(things, False) == before == after
     assert dict.fromkeys(things, True) == own
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+async def test_what_is_created_again_under_the_same_name_is_hidden(
+    shared: SharedInstallation, kind: str
+) -> None:
+    """A key does not see the new inbox at an address, nor the new account of a name."""
+    both, _, _ = LIMITS[kind](shared)
+    key, other, ctx = await shared.key(ALL, both), shared.other, shared.app.context(OWNER)
+    for inbox_id in (other.inbox, other.account_inbox):
+        await remove(shared, inbox_id)
+    gone = {"namespace": other.namespace, "key": other.memory}
+    await call(ctx, memories.memory_delete, gone)
+    await call(ctx, rules.delete_rule, {"rule_id": other.rule})
+    await call(ctx, webhooks.delete_webhook, {"webhook_id": other.webhook})
+
+    again = replace(shared, other=await populate(shared.app, OTHER, f"{other.word}again"))
+    async with rest_client(shared.app, key) as rest:
+        found = await walk(again, steps_of_rest(rest), [again.other])
+
+    assert (other.address, other.account) == (again.other.address, again.other.account)
+    assert not found, "\n".join(found)
 
 
 async def test_objects_for_removed_inboxes_are_left_to_the_owner(

@@ -37,6 +37,7 @@ ADMINISTRATIVE = {
     "list_webhooks",
     "redeliver",
     "renew_webhook",
+    "update_webhook",
 }
 """Operations for `admin`; the word is in URLs of webhooks and names of keys."""
 
@@ -205,6 +206,9 @@ async def test_operations_that_forward_or_count_mail_need_read(shared: SharedIns
             await refused(rest, "PATCH", f"/v1/drafts/{own.draft}", to=["me@example.com"]),
             await refused(rest, "PATCH", f"/v1/drafts/{own.draft}", attachments=file),
             await refused(rest, "POST", "/v1/webhooks", url="https://example.com/me"),
+            await refused(
+                rest, "PATCH", f"/v1/webhooks/{own.webhook}", url="https://example.com/me"
+            ),
             await refused(
                 rest, "POST", f"/v1/messages/{own.message}/forward", to=["me@example.com"]
             ),

@@ -17,6 +17,7 @@ from postroom.model.event import FIRST
 from postroom.model.inbox import Inbox
 from postroom.model.mail.message import NamedAddress
 from postroom.model.view import EVERYTHING
+from postroom.operations.mail.message_selection import name_and_words
 from postroom.operations.mail.messages import list_messages, search_messages, wait_for_message
 from postroom.rules.matching import _is_from
 from tests.mails import deliver, mail, new_inbox
@@ -80,7 +81,14 @@ class FilledInbox:
     async def woken(self, **filters: Any) -> list[str]:
         """The messages that would end a wait with the same filters."""
         names = {"from": "sender", "to": "recipient", "q": "q", "subject": "subject"}
-        wanted = TextFilter(**{names[name]: fold(value) for name, value in filters.items()})
+        wanted = TextFilter(
+            **{
+                names[name]: fold(value)
+                if name in ("q", "subject")
+                else name_and_words(name, value, is_split=False)[0]
+                for name, value in filters.items()
+            }
+        )
         found = []
         for message_id in self.message_ids:
             texts = await self.ctx.store.search_texts(message_id)

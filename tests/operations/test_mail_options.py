@@ -105,12 +105,29 @@ async def test_a_repeated_call_succeeds_although_its_time_has_passed(
     assert first.message_id == again.message_id
 
 
+INSTRUCTIONS = (
+    "X-SMTPAPI",
+    "x-smtpapi",
+    "X-MSYS-API",
+    "X-MC-BccAddress",
+    "X-MC-Template",
+    "X-Mailgun-Recipient-Variables",
+    "X-Mailjet-Campaign",
+    "X-MJ-TemplateID",
+    "X-Mailin-custom",
+    "X-Sib-Sandbox",
+)
+"""Headers that mail services obey: some add recipients, others replace the text."""
+
+
 @pytest.mark.parametrize(
     ("headers", "words"),
     [
         ({"Subject": "x"}, "begin with X- or List-"),
         ({"Bcc": "eve@example.com"}, "begin with X- or List-"),
         ({"X-Postroom-Rule": "x"}, "not X-Postroom-"),
+        ({"x-POSTROOM-rule": "x"}, "not X-Postroom-"),
+        *(({name: '{"to": ["eve@example.com"]}'}, "mail service") for name in INSTRUCTIONS),
         ({"X-": "x"}, "begin with X- or List-"),
         ({"X-A b": "x"}, "begin with X- or List-"),
         ({"X-A": "x\r\nBcc: eve@example.com"}, "one line"),
@@ -126,6 +143,15 @@ async def test_headers_that_callers_may_not_set_are_refused(
 ) -> None:
     with pytest.raises(InvalidInput, match=words):
         await call(ctx, send_message, {**LETTER, "headers": headers})
+
+
+@pytest.mark.parametrize("name", ["X-MCA", "X-Smtpapis", "X-Mailer", "X-MJB", "List-MC-Id"])
+async def test_headers_with_similar_names_are_sent(
+    ctx: RequestContext, inbox: Inbox, invoice: str, name: str
+) -> None:
+    message = await send(ctx, inbox, invoice, "send_message", headers={name: "1"})
+
+    assert ["1"] == header(message, name)
 
 
 @pytest.mark.parametrize(
@@ -275,3 +301,42 @@ async def test_a_draft_cannot_answer_a_hidden_message(ctx: RequestContext, inbox
     for way in ("id", "Message-ID", "thread"):
         with pytest.raises(NotFound):
             await call(ctx, create_draft, {**REPLY, **ways[way], "inbox_id": inbox.id})
+
+
+@pytest.mark.parametrize("operation", [send_message, create_draft])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            {"in_reply_to": "{thread}"},
+            "in_reply_to: {thread} is not a msg_ id; give it as thread_id",
+        ),
+        ({"in_reply_to": " {thread} "}, "is not a msg_ id"),
+        ({"in_reply_to": "drf_4h8t2w"}, "in_reply_to: drf_4h8t2w is not a msg_ id"),
+        ({"in_reply_to": "att_4h8t2w"}, "in_reply_to: att_4h8t2w is not a msg_ id"),
+        ({"thread_id": "{message}"}, "thread_id: {message} is not a thr_ id; use get_message"),
+    ],
+)
+async def test_an_id_of_something_else_is_no_parent(
+    ctx: RequestContext, inbox: Inbox, operation: Any, arguments: dict[str, str], words: str
+) -> None:
+    """It is not mistaken for the Message-ID of a mail that is stored elsewhere."""
+    added = await deliver(ctx, inbox, mail("Invoice"))
+    ids = {"thread": added.thread_id, "message": added.message_id}
+    given = {name: value.format(**ids) for name, value in arguments.items()}
+
+    with pytest.raises(InvalidInput, match=words.format(**ids)):
+        await call(ctx, operation, {**LETTER, **given})
+
+
+@pytest.mark.parametrize("written", [" {message} ", "<thr_1@example.com>", "inb_2@example.com"])
+async def test_a_parent_may_have_white_space_and_any_message_id(
+    ctx: RequestContext, inbox: Inbox, written: str
+) -> None:
+    added = await deliver(ctx, inbox, mail("Invoice", message_id="<thr_1@example.com>"))
+    other = await deliver(ctx, inbox, mail("Other", message_id="<inb_2@example.com>"))
+    parent = written.format(message=added.message_id)
+
+    sent = await call(ctx, send_message, {**LETTER, "in_reply_to": parent})
+
+    assert sent.thread_id == (other if "inb_2" in written else added).thread_id

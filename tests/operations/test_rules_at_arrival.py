@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from postroom.calls.operation import call
 from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations import webhooks
+from postroom.operations.rules import apply_rule_plan, create_rule
+from postroom.pipeline.ingest import Arrival, receive
 from postroom.pipeline.transfer.import_export import import_mail
 from postroom.pipeline.transfer.mail_files import SourceMail
 from tests.mails import deliver, mail
@@ -24,6 +28,37 @@ async def test_rules_run_on_mail_that_arrives_until_one_says_stop(ctx, inbox):
     assert (("A",), ("flagged",), ("Inbox",)) == await state_of(ctx, invoice)
     assert ((), (), ("Inbox",)) == await state_of(ctx, other)
     assert [(first.id, "rule_applied", invoice)] == await entries(ctx, actor=first.id)
+
+
+@pytest.mark.parametrize(
+    ("name", "mailbox"), [("Spam", "Junk"), ("deleted items", "Trash"), ("Spam/Old", "Spam/Old")]
+)
+async def test_a_rule_names_mailboxes_as_other_programs_do(ctx, inbox, name, mailbox):
+    await saved(ctx, rule(then=f"{{move: {name}}}"))
+
+    invoice = (await deliver(ctx, inbox, mail("Invoice"))).message_id
+    when = f"{{mailbox: {{equals: {name}}}}}"
+    plan = await call(ctx, create_rule, {"rule_yaml": rule(when, "flag")})
+    back = await call(ctx, create_rule, {"rule_yaml": rule(when, "{move: INBOX}")})
+    await call(ctx, apply_rule_plan, {"plan_id": back.plan_id})
+    again = await call(ctx, create_rule, {"rule_yaml": rule(then=f"{{move: {name}}}")})
+    await call(ctx, apply_rule_plan, {"plan_id": again.plan_id})
+
+    done = await call(ctx, create_rule, {"rule_yaml": rule(when, f"{{move: {name}}}")})
+
+    assert ((), (), (mailbox,)) == await state_of(ctx, invoice)
+    assert {} == done.actions_by_type
+    assert 1 == plan.total_matches == back.total_matches == again.total_matches
+
+
+async def test_a_rule_prefers_a_mailbox_of_that_very_name(ctx, inbox):
+    added = await receive(ctx, Arrival(mail("Old"), inbox.id, "Archives"))
+    await saved(ctx, rule(then="{move: archives}"))
+
+    invoice = (await deliver(ctx, inbox, mail("Invoice"))).message_id
+
+    assert ("Archives",) == (await state_of(ctx, added.message_id))[2]
+    assert ("Archives",) == (await state_of(ctx, invoice))[2]
 
 
 async def test_rules_do_not_run_on_imported_mail(ctx, inbox):

@@ -19,6 +19,7 @@ from postroom.operations.agent.finding import FindMail
 from postroom.operations.inboxes import get_inbox
 from postroom.operations.keys import create_key
 from postroom.operations.mail.attachments import list_attachments
+from postroom.operations.mail.bulk_changes import update_messages
 from postroom.operations.mail.message_changes import (
     apply_label,
     delete_label,
@@ -267,18 +268,21 @@ async def test_mailboxes_are_counted(
         *(("Deleted Items", "Trash"), ("deleted messages", "Trash"), ("Bin", "Trash")),
         *(("SPAM", "Junk"), ("Junk E-mail", "Junk"), ("Sent Items", "Sent")),
         *(("Sent Messages", "Sent"), ("All Mail", "Archive"), ("[Gmail]/All Mail", "Archive")),
+        *(("[Gmail]/Trash", "Trash"), ("[Google Mail]/Bin", "Trash"), (" trash ", "Trash")),
         *(("Projects", "Projects"), ("Binders", "Binders")),
     ],
 )
 async def test_well_known_names_mean_the_standard_mailboxes(
     ctx: RequestContext, inbox: Inbox, filled: dict[str, str], name: str, standard: str
 ) -> None:
-    message_id = filled["Lunch"]
+    message_id, other_id = filled["Lunch"], filled["Report"]
     await call(ctx, move_message, {"message_id": message_id, "destination": name})
+    await call(ctx, update_messages, {"message_ids": [other_id], "mailbox": name})
     message = await call(ctx, get_message, {"message_id": message_id})
+    other = await call(ctx, get_message, {"message_id": other_id})
 
-    assert (standard,) == message.mailboxes
-    assert ["Lunch"] == await subjects(ctx, inbox_id=inbox.id, mailbox=name)
+    assert (standard,) == message.mailboxes == other.mailboxes
+    assert {"Lunch", "Report"} == set(await subjects(ctx, inbox_id=inbox.id, mailbox=name))
 
 
 async def test_a_label_is_renamed_into_another_and_removed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
 
 import pytest
 
@@ -17,6 +18,8 @@ from postroom.model.mail.sending import Unsubscribed
 from postroom.operations.mail.messages import get_message
 from postroom.operations.mail.unsubscribing import unsubscribe
 from postroom.operations.outgoing.outbox import list_outbox
+from postroom.providers.allowed_hosts import AddressGuard
+from postroom.providers.http_clients import HttpWebhookClient
 from tests.mails import deliver, mail
 
 URL = "https://news.example/u?id=7"
@@ -41,6 +44,9 @@ class FakePoster:
     def check(self, url: str) -> None:
         if "192.168." in url:
             raise InvalidInput("url: this address is not on the public Internet")
+
+    def public(self) -> FakePoster:
+        return self
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         assert {"Content-Type": "application/x-www-form-urlencoded"} == headers
@@ -70,6 +76,21 @@ async def ask(
     answer = await call(ctx, unsubscribe, {"message_id": added.message_id})
     sent = (await call(ctx, list_outbox, {"status": "captured"})).results
     return answer, [(one.subject, one.recipients[0].address) for one in sent]
+
+
+async def test_a_private_network_of_the_webhooks_is_not_one_for_senders(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
+    """A sender could have the server post to a machine behind it."""
+    allowing = HttpWebhookClient(AddressGuard((ip_network("192.168.0.0/16"),)))
+    asking = replace(ctx, webhook_client=allowing, trust=Trust(frozenset({"mx.example"})))
+    allowing.check("https://192.168.1.1/")
+
+    both = ways("https://192.168.1.1/off", ADDRESS)
+    answer, sent = await ask(asking, inbox, PASSED, SIGNED, CLICK, both)
+
+    assert ("mail", 1) == (answer.method, len(sent))
+    assert "not on the public Internet" in (answer.warnings or ("",))[0]
 
 
 BY_MAIL = [("leave me", "leave@news.example")]

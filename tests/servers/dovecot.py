@@ -67,7 +67,8 @@ userdb {{
 }}
 namespace inbox {{
   inbox = yes
-  separator = /
+  separator = {separator}
+  prefix = {prefix}
   mailbox Drafts {{
     auto = subscribe
     special_use = \\Drafts
@@ -121,12 +122,15 @@ service stats {{
 class Dovecot:
     """A server that runs while its `with` block does.
 
-    `capability` replaces the announced capabilities, so that a client finds fewer of them.
+    `capability` replaces the announced capabilities, so that a client finds fewer of them. With
+    `prefix`, all mailboxes but INBOX have names that begin with it.
     """
 
     compress: bool = True
     capability: str = ""
     format: str = "maildir"
+    separator: str = "/"
+    prefix: str = ""
     home: Path = field(init=False)
     imap: int = field(init=False)
     imaps: int = field(init=False)
@@ -202,6 +206,8 @@ class Dovecot:
                 imap=self.imap,
                 imaps=self.imaps,
                 format=self.format,
+                separator=self.separator,
+                prefix=self.prefix,
                 options="",
                 plugins=plugins[0] if self.compress else "",
                 imap_plugins=plugins[1] if self.compress else "",

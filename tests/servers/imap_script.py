@@ -145,7 +145,7 @@ class _Connection:
     def _do_login(self, rest: bytes) -> bytes:
         return b""
 
-    _do_noop = _do_id = _do_login
+    _do_noop = _do_id = _do_unselect = _do_login
 
     def _do_(self, rest: bytes) -> bytes:
         """DONE has no tag of its own: it ends what IDLE began."""

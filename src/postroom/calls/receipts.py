@@ -21,7 +21,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.request import Request
 from postroom.errors import Forbidden, MailError
 from postroom.model.account import Capabilities
-from postroom.model.agent import MailLine
+from postroom.model.agent import FileText, MailLine
 from postroom.model.event import AuditEntry, Webhook, WebhookDelivery
 from postroom.model.imap import Issue, LiveCopy, LiveDeletion, LiveMove
 from postroom.model.inbox import Inbox
@@ -33,13 +33,15 @@ from postroom.model.mail.message import (
     Download,
     DownloadLink,
     FailedAction,
+    MarkedMessage,
     Message,
     MessageHtml,
     Received,
     Recipient,
     ThreadMessage,
+    findings_in,
 )
-from postroom.model.mail.sending import PAUSED, HeldMail, Sent
+from postroom.model.mail.sending import PAUSED, HeldMail, ReplyPreview, Sent
 from postroom.model.page import Page, Receipt
 
 IDENTIFIER = re.compile(r"[a-z]{3}_[0-9a-z]+|owner|agent")
@@ -167,8 +169,11 @@ _OF_MESSAGES = (
     AttachmentText,
     Download,
     DownloadLink,
+    FileText,
     HeldMail,
+    MarkedMessage,
     MessageHtml,
+    ReplyPreview,
 )
 """Results that show a part of a message, or what a held mail answers."""
 
@@ -198,6 +203,7 @@ def _messages_in(value: Any, depth: int) -> Iterator[tuple[str, tuple[str, ...] 
     elif isinstance(value, _OF_MESSAGES):
         if about := getattr(value, "answers", None) or getattr(value, "message_id", None):
             yield about, None
+            yield about, findings_in(getattr(value, "security", None) or {}, is_list=False)
     elif depth and is_dataclass(value):
         for field in fields(value):
             yield from _messages_in(getattr(value, field.name), depth - 1)

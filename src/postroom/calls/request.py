@@ -328,6 +328,7 @@ READERS = {
     "thr": "get_thread",
     "att": "get_attachment_content",
     "inb": "list_messages",
+    "drf": "list_drafts",
     "imap:": "imap_get_message",
 }
 """The tool for each kind of id that was passed as the id of a message."""

@@ -19,7 +19,7 @@ from postroom.client.events import (
     verify_webhook,
 )
 from postroom.client.files import Download, file
-from postroom.client.responses import AsyncPage, AsyncPages, Page
+from postroom.client.responses import AsyncPage, AsyncPages, MergedPages, Page, merge_pages
 
 __all__ = [
     "AsyncEventStream",
@@ -28,10 +28,12 @@ __all__ = [
     "AsyncPostroom",
     "Download",
     "EventStream",
+    "MergedPages",
     "Page",
     "Postroom",
     "Webhook",
     "WebhookEvent",
     "file",
+    "merge_pages",
     "verify_webhook",
 ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+import heapq
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
@@ -105,3 +109,48 @@ class AsyncPages(Generic[T]):
     async def __aiter__(self) -> AsyncIterator[T]:
         async for row in await self._first():
             yield row
+
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class MergedPages(Generic[C, T]):
+    """The lists of several servers in one order; iterating yields pairs of client and item."""
+
+    clients: Sequence[C]
+    pages: Sequence[Page[T]]
+    order_by: str
+    oldest_first: bool
+
+    @property
+    def total(self) -> int:
+        """How many there are on all servers."""
+        return sum(page.total for page in self.pages)
+
+    def __iter__(self) -> Iterator[tuple[C, T]]:
+        time_of = attrgetter(self.order_by)
+        pairs = zip(self.clients, self.pages, strict=True)
+        lists = [zip(repeat(client), page, strict=False) for client, page in pairs]
+        return heapq.merge(*lists, key=lambda pair: time_of(pair[1]), reverse=not self.oldest_first)
+
+
+def merge_pages(
+    clients: Sequence[C],
+    list_items: Callable[[C], Page[T]],
+    *,
+    order_by: str = "date",
+    oldest_first: bool = False,
+) -> MergedPages[C, T]:
+    """Request the same list of several servers at once, and merge the pages by a time.
+
+    *order_by* is the attribute by which the lists are sorted, such as `last_date` of threads.
+
+    Raises:
+        MailError: a server did not answer; the total would not be exact.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(max(1, len(clients))) as threads:
+        pages = list(threads.map(list_items, clients))
+    return MergedPages(clients, pages, order_by, oldest_first)

@@ -115,7 +115,7 @@ _TOKEN = late_pattern(r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<closed>")?|' + _OTHER_T
 _TOKEN_AFTER_OPEN_QUOTE = late_pattern(r"(?P<quoted>(?!))|" + _OTHER_TOKENS, re.DOTALL)
 # A word that looks like a local part: not like a name, which has one capital.
 _LOCAL_WORD = late_pattern(
-    r"[a-z0-9][a-z0-9._+=/-]*|[A-Z0-9][A-Z0-9._+=/-]*|[^\s@]+@[^\s]*|[^\s]*\d[^\s]*|[A-Z][a-z]*[-_.][^\s]+"
+    r"[a-z0-9][a-z0-9._+=/-]*|[A-Z0-9][A-Z0-9._+=/-]*|[^\s@]+@[^\s]*|[^\s\d]*+\d[^\s]*|[A-Z][a-z]*[-_.][^\s]+"
 )
 _COMMENT_STOP = late_pattern(r"[()\\]")
 _COMMENT = late_pattern(r"\([^()]*+\)")

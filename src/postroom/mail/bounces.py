@@ -81,7 +81,8 @@ def report_recipient(
     address: str, *, action: str, status: str, diagnostic: str, reason: str
 ) -> ReportRecipient:
     """The outcome for one recipient. Only permanent failures of the address are hard."""
-    is_final = action == "failed" and not status.startswith("4")
+    # 4.0.0 says nothing: Gmail reports domains that do not exist with it
+    is_final = action == "failed" and (status == "4.0.0" or not status.startswith("4"))
     return ReportRecipient(
         address=address,
         action=action,

@@ -78,6 +78,9 @@ _FUNCTION_CALL = re.compile(r"\w_\w*\($")
 _YEAR = re.compile(r"(?:19|20)\d\d(?:[01]\d[0-3]\d)?")
 _SENTENCE_END = re.compile(r"[.!?;。！？](?=\s|$)|[。！？]|\n")
 _STARTS = re.compile(r"\s*(?:$|[(,.;:–—-]|(?:is|ist|est|es|è|é|är|er)\b)", re.IGNORECASE)
+_CELLS = re.compile(r"(?<=\b\d)(?: \| |\n\n?)(?=\d\b)")
+"""Between the digits of a code in the cells or lines of a table."""
+
 _SIX_DIGITS = re.compile(r"\d{6}|\d{3}\D\d{3}")
 _MIN_CODE_SCORE = 3
 
@@ -85,7 +88,7 @@ _MIN_CODE_SCORE = 3
 def find_code(subject: str, text: str) -> str | None:
     """The one-time code of a mail, without the spaces inside it; None if there is none."""
     best: tuple[int, str] | None = None
-    for whole in (text[:_MAX_CHARS], subject[:_MAX_CHARS]):
+    for whole in (_CELLS.sub(" ", text[:_MAX_CHARS]), subject[:_MAX_CHARS]):
         masked = OTHER_CODE.sub(lambda found: "·" * len(found[0]), whole)
         has_offer = OFFER.search(whole) is not None
         for match in islice(_CODE.finditer(whole), _MAX_NUMBERS):
@@ -96,9 +99,9 @@ def find_code(subject: str, text: str) -> str | None:
 
 
 def _typed_form(code: str) -> str:
-    """`123 456`, `123-456` and `1 2 3 4` are typed without what is between; `AB1-2CD` is not."""
+    """`123 456`, `123-456` and `１２３` are typed as plain digits; `AB1-2CD` is not."""
     digits = re.sub(r"[ \u00a0-]", "", code)
-    return digits if digits.isdigit() else code
+    return "".join(str(int(digit)) for digit in digits) if digits.isdecimal() else code
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +175,10 @@ def _word_score(candidate: _CodeCandidate) -> int:
     is_used = USE.search(candidate.before[-30:]) is not None
     if NOUN.search(candidate.sentence_after) or (is_used and PURPOSE.match(candidate.after)):
         return 5
-    if candidate.starts_line and NOUN.search(candidate.beside):
+    beside = candidate.beside
+    if candidate.starts_line and NOUN.search(beside):
         return 5
-    if (
-        candidate.is_alone
-        and VERB.search(candidate.beside)
-        and not PURCHASE.search(candidate.beside)
-    ):
+    if candidate.is_alone and VERB.search(beside) and not PURCHASE.search(beside):
         return 4
     if is_used and NOUN.search(candidate.before):
         return 4
@@ -206,11 +206,10 @@ def _is_usual(candidate: _CodeCandidate) -> bool:
         return _has_digit(candidate.code) and (is_last or _has_introduction(candidate))
     if _TICKET_KEY.fullmatch(candidate.code):
         return is_shown or _has_introduction(candidate)
-    if _has_digit(candidate.code):
-        return (
-            not _VOUCHER.fullmatch(candidate.code) or CERTAIN.search(candidate.sentence) is not None
-        )
-    return is_shown
+    if not _has_digit(candidate.code):
+        return is_shown
+    is_voucher = _VOUCHER.fullmatch(candidate.code) is not None
+    return not is_voucher or CERTAIN.search(candidate.sentence) is not None
 
 
 def _has_introduction(candidate: _CodeCandidate) -> bool:
@@ -241,9 +240,8 @@ def _is_offer(candidate: _CodeCandidate) -> bool:
 
     A code with letters may be apart from the discount that it is for.
     """
-    apart = (
-        f"{candidate.beside}\n{candidate.after}" if any(c.isalpha() for c in candidate.code) else ""
-    )
+    has_letter = any(c.isalpha() for c in candidate.code)
+    apart = f"{candidate.beside}\n{candidate.after}" if has_letter else ""
     is_offered = OFFER.search(f"{candidate.sentence}\n{apart}") is not None
     return is_offered and CERTAIN.search(candidate.sentence) is None
 
@@ -389,21 +387,14 @@ def _links_in_html(text: str, links: Iterable[Link]) -> Iterator[_LinkCandidate]
         shown = f"{link.text} ({host_of(link.url)})"
         place = text.find(shown, end) if link.text else -1
         if place < 0:
-            yield _LinkCandidate(
-                link.text or link.picture,
-                link.url,
-                "",
-                _lines_before_link(text[end : end + _ABOVE_CHARS]),
-            )
+            lines = _lines_before_link(text[end : end + _ABOVE_CHARS])
+            yield _LinkCandidate(link.text or link.picture, link.url, "", lines)
             continue
         between = text[max(end, place - _ABOVE_CHARS) : place]
         above = between if between.strip() or "\n" in between else above
         end = place + len(shown)
-        sentence = (
-            _PART_END.split(between[-_SENTENCE_CHARS:])[-1]
-            + link.text
-            + _sentence_after(text[end : end + 80])
-        )
+        before = _PART_END.split(between[-_SENTENCE_CHARS:])[-1]
+        sentence = f"{before}{link.text}{_sentence_after(text[end : end + 80])}"
         is_clear = ASKS.are_in(link.text) or SECONDARY.search(link.text) or NO.match(link.text)
         yield _LinkCandidate(link.text if is_clear else sentence, link.url, sentence, above)
 
@@ -421,9 +412,8 @@ def _links_in_text(text: str) -> Iterator[_LinkCandidate]:
         end = match.end()
         emphasis = "*_" if above.endswith("_") else "*"
         url = _cut_unbalanced(match[0]).rstrip(".,;:!?([" + emphasis)
-        sentence = _sentence_before(above[-_SENTENCE_CHARS:]) + _sentence_after(
-            text[end : end + 80]
-        )
+        after = _sentence_after(text[end : end + 80])
+        sentence = _sentence_before(above[-_SENTENCE_CHARS:]) + after
         yield _LinkCandidate(sentence, url, sentence, above)
 
 

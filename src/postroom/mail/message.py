@@ -8,6 +8,7 @@ from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from postroom.mail.data import load
 from postroom.mail.mime.decoding import decode_words
 from postroom.mail.mime.parts import Fields
 from postroom.mail.text.fold import as_key
@@ -250,23 +251,38 @@ _ISO = re.compile(
     r"\s{0,9}(?:Z|([+-])(\d\d):?(\d\d))?"
 )
 _LOOSE = re.compile(
-    r"\b(\d{1,2})[\s-]{1,3}([A-Za-z]{3,9})[\s,.-]{1,3}(\d{4}|\d\d)(?:[\s,]{1,3}(?:at )?"
+    r"\b(\d{1,2})[\s.-]{1,3}([A-Za-z]{3,9})[\s,.-]{1,3}(\d{4}|\d\d)(?:[\s,]{1,3}(?:at )?"
     r"(\d{1,2}):(\d\d)(?::(\d\d))?(?:\s{0,3}([+-])(\d\d):?(\d\d)\b)?)?"
 )
+_HALF_DAY = re.compile(r"\b(\d{1,2})(:\d\d(?::\d\d)?)\s?([AaPp])\.?[Mm]\b\.?")
+_LETTERS = re.compile(r"[^\W\d_]{3,}")
 _ZONE = re.compile(r"(?:GMT|UTC)?([+-]\d\d):?(\d\d)\b(?!:)", re.IGNORECASE)
 """Zones that the standard library ignores: with a colon, or after a name."""
 
 
 def parse_date(value: str) -> datetime | None:
     """The time in UTC, or None if the header cannot be read."""
-    usual = _USUAL.match(value)
-    if usual:
+    if (usual := _USUAL.match(value)) and usual[2].lower() in _MONTHS:
         return _read_usual_date(usual)
-    value = value.strip()[:200]
+    value = _HALF_DAY.sub(_in_24_hours, value.strip()[:200])
     iso = _ISO.match(value)
     found = _read_iso_date(iso) if iso else _read_loose_date(value)
-    loose = _LOOSE.search(value) if found is None else None
-    return _read_usual_date(loose) if loose else found
+    if found is None and (loose := _LOOSE.search(_LETTERS.sub(_english_month, value))):
+        return _read_usual_date(loose)
+    return found
+
+
+def _in_24_hours(match: re.Match[str]) -> str:
+    hour = int(match[1])
+    is_late = match[3] in "Pp"
+    return f"{hour % 12 + 12 * is_late if hour <= 12 else hour:02}{match[2]}"
+
+
+def _english_month(match: re.Match[str]) -> str:
+    """The English name of a month in another language; any other word as it is."""
+    months: dict[str, list[str]] = load("headers")["months"]
+    word = match[0].lower()
+    return next((m for m, starts in months.items() if word.startswith(tuple(starts))), match[0])
 
 
 def _read_usual_date(match: re.Match[str]) -> datetime | None:
@@ -308,9 +324,11 @@ def _read_loose_date(value: str) -> datetime | None:
 def _to_utc(
     date: tuple[int, int, int], clock: tuple[int, int, int], offset: timedelta
 ) -> datetime | None:
+    year, month, day = date
+    year += 0 if year > 999 else 2000 if year < 50 else 1900  # RFC 5322 §4.3
     hour, minute, second = clock
     try:
-        local = datetime(*date, hour, minute, min(second, 59), tzinfo=UTC)
+        local = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC)
         return local - offset if abs(offset) < timedelta(days=1) else local
     except (ValueError, OverflowError):
         return None

@@ -142,8 +142,13 @@ def is_bounce(fields: Fields, text: str, *, has_original: bool = False) -> bool:
     if is_daemon or not fields.first("from").strip():
         found = _SUBJECT.search(subject) or _BODY.search(text[:MAX_CHARS])
         return bool(found or _FAILURE.search(text[:_MAX_TOP_CHARS]))
-    may_be = "x-mlserver" in fields or bool(_SUBJECT.match(subject))
-    if may_be and _BODY.search(text[:MAX_CHARS]):
+    if "x-mlserver" in fields and _BODY.search(text[:MAX_CHARS]):
+        return True
+    if (
+        _SUBJECT.match(subject)
+        and _BODY.search(text[:MAX_CHARS])
+        and (has_original or is_auto_submitted(fields) or _has_refusal(text[:MAX_CHARS]))
+    ):
         return True
     is_list = "list-id" in fields or "x-mailing-list" in fields
     return not is_list and _reports_failure(text, has_original=has_original)

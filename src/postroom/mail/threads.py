@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Set
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 
 from postroom.mail.data import load
@@ -14,7 +14,10 @@ from postroom.mail.text.fold import as_key, fold
 from postroom.model.mail.storage import NewMessage
 from postroom.model.values import dataclass, late_pattern
 
-_PREFIX = late_pattern(r"\s*+([^\W\d_][\w^]{0,11})\s?(?:[\[(]\d{1,3}[\])]|\*\d{1,3})?\s?[:：]\s*+")
+_PREFIX = late_pattern(
+    r"\s*+([^\W\d_]\w{0,19}(?: [^\W\d_]{1,12}){0,2})\.?"
+    r"\s?(?:[\[(]\d{1,3}[\])]|[*^]\d{1,3})?\s?[:：]\s*+"
+)
 _TAG = late_pattern(r"\s*+\[[^\]\[]{1,60}\]\s*+")
 _WAS = late_pattern(
     r"\s[(\[](?:was|war|était|era|var|oli|byl[oa]?|было|formerly)\b:? ([^()\[\]]{1,200}"
@@ -101,6 +104,7 @@ class SeriesPart:
     number: int
 
 
+@lru_cache(4096)
 def series_part(subject: str) -> SeriesPart | None:
     """The part of a series that a subject names; replies are no parts."""
     if not any(digit in subject for digit in "123456789") or is_reply_subject(subject):

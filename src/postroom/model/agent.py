@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from datetime import datetime
+from typing import Any
 
 from postroom.model.mail.message import INTERNAL
 from postroom.model.values import dataclass
@@ -13,9 +14,10 @@ from postroom.model.values import dataclass
 class FileLine:
     """An attachment in short."""
 
-    id: str
-    filename: str
-    size: int
+    id: str | None = None
+    """None if it was uploaded to a draft."""
+    filename: str = ""
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class MailLine:
     snippet: str | None = None
     to: tuple[str, ...] | None = None
     cc: tuple[str, ...] | None = None
+    bcc: tuple[str, ...] | None = None
     thread_id: str | None = None
     inbox: str | None = None
     mailbox: str | None = None
@@ -68,6 +71,7 @@ class ThreadText:
     subject: str
     messages: tuple[MailLine, ...]
     earlier: int | None = None
+    next_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ class FileText:
     text: str
     next_offset: int | None = None
     warnings: tuple[str, ...] | None = None
+    message_id: str = field(default="", metadata=INTERNAL)
+    security: dict[str, Any] | None = field(default=None, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +131,7 @@ class MemoryLine:
     updated_at: datetime
     trust: str
     tags: tuple[str, ...] | None = None
+    next_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +163,12 @@ class MailboxLine:
 
 @dataclass(frozen=True, slots=True)
 class Mailboxes:
-    """The mailboxes and labels of a caller."""
+    """The mailboxes and labels of a caller, and the addresses of their inboxes."""
 
     mailboxes: tuple[MailboxLine, ...]
     labels: tuple[MailboxLine, ...] | None = None
+    inboxes: tuple[str, ...] = ()
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

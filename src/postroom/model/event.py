@@ -135,6 +135,8 @@ class WebhookChange:
     url: str | None = None
     types: tuple[str, ...] | None = None
     enabled: bool | None = None
+    made_by: str | None = None
+    """The key that it belongs to from now on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,25 @@ HIDDEN_MAILBOXES = (JUNK, TRASH)
 """Excluded from lists, searches and counts unless a mailbox is named."""
 
 WELL_KNOWN_MAILBOXES = {
+    **{name.lower(): name for name in STANDARD_MAILBOXES},
     "draft": DRAFTS,
     **dict.fromkeys(("sent items", "sent messages", "sent mail", "sent-mail"), SENT),
     **dict.fromkeys(("all mail", "archived", "archives"), ARCHIVE),
     **dict.fromkeys(("spam", "junk e-mail", "junk email", "junk mail", "bulk mail"), JUNK),
     **dict.fromkeys(("deleted items", "deleted messages", "deleted", "bin"), TRASH),
 }
-"""What other programs call the standard mailboxes, in lower case."""
+"""The standard mailboxes and what other programs call them, in lower case."""
+
+_GMAIL = ("[gmail]/", "[google mail]/")
+
+
+def standard_mailbox(name: str) -> str | None:
+    """The standard mailbox that a name means: Trash for `[Gmail]/Bin`; None for other names."""
+    bare = name.strip().lower()
+    for prefix in _GMAIL:
+        bare = bare.removeprefix(prefix)
+    return WELL_KNOWN_MAILBOXES.get(bare)
+
 
 EVERY_MAILBOX = "*"
 

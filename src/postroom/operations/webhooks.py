@@ -40,7 +40,7 @@ from postroom.model.event import (
     new_webhook_secret,
 )
 from postroom.model.inbox import Visible
-from postroom.model.key import Scope
+from postroom.model.key import OWNER, Scope
 from postroom.model.page import Page, Slice
 from postroom.model.view import only, view_of
 from postroom.pipeline.apply_rules import stopped_webhooks, webhook_refusal
@@ -176,9 +176,12 @@ class CreateWebhook(Request):
     ] = None
 
 
+_RECEIVES_MAIL = "a webhook receives data about incoming mail"
+
+
 @operation(Scope.ADMIN)
 async def create_webhook(ctx: RequestContext, request: CreateWebhook) -> Webhook:
-    needs_read(ctx, "a webhook receives data about incoming mail")
+    needs_read(ctx, _RECEIVES_MAIL)
     ctx.webhook_client.check(request.url)
     for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
@@ -249,10 +252,17 @@ class UpdateWebhook(OneWebhook):
 
 @operation(Scope.ADMIN)
 async def update_webhook(ctx: RequestContext, request: UpdateWebhook) -> Webhook:
-    if request.url is not None:
-        ctx.webhook_client.check(request.url)
     types = None if request.types is None else tuple(dict.fromkeys(request.types))
     change = WebhookChange(request.url, types, request.enabled)
+    if request.url is not None:
+        needs_read(ctx, _RECEIVES_MAIL)
+        ctx.webhook_client.check(request.url)
+        before = await ctx.store.webhook(request.webhook_id, ctx.visible)
+        is_stopped = await webhook_refusal(ctx, before.made_by, before.inboxes)
+        authority = authority_of(ctx.caller)
+        # Who names the receiver is who it ends with; the owner corrects it for its key.
+        if authority != OWNER.key_id and not is_stopped:
+            change = replace(change, made_by=authority)
     return await ctx.store.update_webhook(request.webhook_id, change, ctx.visible)
 
 
@@ -292,7 +302,7 @@ async def renew_webhook(ctx: RequestContext, request: RenewWebhook) -> Webhook:
     before = await ctx.store.webhook(request.webhook_id, ctx.visible)
     is_stopped = await webhook_refusal(ctx, before.made_by, before.inboxes)
     if is_stopped:
-        needs_read(ctx, "a webhook receives data about incoming mail")
+        needs_read(ctx, _RECEIVES_MAIL)
     webhook = await ctx.store.renew_webhook(
         request.webhook_id,
         secret,

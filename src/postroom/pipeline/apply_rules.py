@@ -198,7 +198,8 @@ async def run_rules(
     services: Services, messages: Sequence[NewMessage], parsed: Sequence[ParsedMessage]
 ) -> list[NewMessage]:
     """The messages after the rules ran. Sent, imported and hidden mail is left unchanged."""
-    rules = await services.store.all_rules() if any(map(_is_arrival, messages)) else ()
+    inboxes = {message.inbox_id for message in messages if _is_arrival(message)}
+    rules = await services.store.rules_for(inboxes) if inboxes else ()
     if not rules:
         return list(messages)
     callers = await callers_for_rules(services, rules)

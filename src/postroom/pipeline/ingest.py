@@ -247,7 +247,7 @@ def build_message(
         references=parsed.references,
         base_subject=_subject_key(parsed.subject),
         text=parsed.text,
-        new_text=parsed.new_text if len(parsed.new_text) < len(parsed.text) else None,
+        new_text=parsed.new_text if len(parsed.new_text) < len(parsed.text.rstrip()) else None,
         snippet=parsed.snippet,
         searchable=searchable(parsed),
         size_bytes=parsed.size_bytes,

@@ -424,7 +424,8 @@ class Outbox:
         mails = await write_blobs(services, await parse_mails(services, [raw] * len(arrivals)))
         copies = await arrived_messages(services, arrivals, mails)
         recipients = await route_all(services, job.envelope.recipients, local, job.account_id)
-        if not await services.store.deliver_scheduled(job, copies, recipients, services.clock()):
+        parts = (job, copies, recipients, services.clock(), services.gate)
+        if not await services.store.deliver_scheduled(*parts):
             raise ClaimLost(f"{job.message_id} was taken over by another worker")
         await restore_blobs(services, mails)
 

@@ -45,7 +45,6 @@ from postroom.ports.provider import Provider, SupportsPush
 
 log = logging.getLogger(__name__)
 
-PUSHES_AT_ONCE = 50
 FIRST_WAIT = timedelta(seconds=10)
 LONGEST_WAIT = timedelta(hours=1)
 MAX_ATTEMPTS = 20
@@ -112,11 +111,13 @@ class SyncPass:
         return pulled.is_complete
 
     async def push(self) -> None:
-        """Make the changes at the provider that were made here, in their order."""
+        """Make the changes at the provider that were made here, in their order.
+
+        They are read one by one, because a move changes the place of its message.
+        """
         store, account_id = self.services.store, self.account.id
-        while pushes := await store.due_pushes(account_id, self.services.clock(), PUSHES_AT_ONCE):
-            for push in pushes:
-                await self._push(push)
+        while pushes := await store.due_pushes(account_id, self.services.clock(), 1):
+            await self._push(pushes[0])
 
     async def _push(self, push: Push) -> None:
         store = self.services.store

@@ -249,6 +249,9 @@ class WebhookClient(Protocol):
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         """Post once; redirects are not followed. Does not raise."""
 
+    def public(self) -> WebhookClient:
+        """A client for URLs that a sender of mail names: it connects to no private network."""
+
 
 class Embedder(Protocol):
     """Computes vectors of texts; similar texts have similar vectors.

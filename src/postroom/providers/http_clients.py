@@ -35,6 +35,9 @@ class HttpWebhookClient:
     def check(self, url: str) -> None:
         self.guard.check(url)
 
+    def public(self) -> HttpWebhookClient:
+        return HttpWebhookClient(timeout_s=self.timeout_s)
+
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         try:
             async with asyncio.timeout(self.timeout_s):

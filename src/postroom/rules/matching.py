@@ -10,6 +10,7 @@ from functools import lru_cache
 import re2  # type: ignore[import-untyped]
 
 from postroom.mail.text.fold import fold, is_address_or_domain, is_at
+from postroom.model.inbox import standard_mailbox
 from postroom.model.mail.message import NamedAddress
 from postroom.model.rule import Facts, HeaderFacts
 from postroom.rules.definition import Comparison, Condition, Definition, Group, required_parts
@@ -205,8 +206,15 @@ def _holds(test: Comparison, text: str) -> bool:
         assert test.finds is not None
         return test.finds(text)
     if test.field in _STATE_FIELDS and test.operator in ("equals", "in"):
-        return text.casefold() in {str(name).casefold() for name in test.values}
+        return text.casefold() in folded_names(test)
     return _holds_folded(test, fold(text))
+
+
+def folded_names(test: Comparison) -> frozenset[str]:
+    """The names of a condition for comparison; of a mailbox also the standard one that it means."""
+    names = [str(name) for name in test.values]
+    meant = [standard_mailbox(name) for name in names] if test.field == "mailbox" else []
+    return frozenset(name.casefold() for name in (*names, *meant) if name)
 
 
 def _holds_folded(test: Comparison, folded: str) -> bool:

@@ -9,7 +9,15 @@ from datetime import datetime, timedelta
 
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key, fold
-from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, OUTBOX, TRASH, Visible
+from postroom.model.inbox import (
+    ARCHIVE,
+    EVERY_MAILBOX,
+    HIDDEN_MAILBOXES,
+    OUTBOX,
+    TRASH,
+    Visible,
+    standard_mailbox,
+)
 from postroom.model.mail.message import FLAGS, MessageState
 from postroom.model.mail.storage import MessageQuery
 from postroom.model.rule import Action, Facts, PlanItem
@@ -24,6 +32,7 @@ from postroom.rules.definition import (
 from postroom.rules.matching import (
     HeadersNeeded,
     Why,
+    folded_names,
     impossible_conditions,
     read_moment,
     why_it_matches,
@@ -51,7 +60,7 @@ def named_hidden(condition: Condition) -> frozenset[str]:
         return frozenset[str]().union(*(named_hidden(part) for part in parts))
     if condition.field != "mailbox" or condition.operator not in ("equals", "in"):
         return frozenset()
-    return _HIDDEN & {str(name).casefold() for name in condition.values}
+    return _HIDDEN & folded_names(condition)
 
 
 def is_left_out(facts: Facts, named: frozenset[str]) -> bool:
@@ -103,7 +112,7 @@ def _with_test(query: MessageQuery, test: Comparison, now: datetime) -> MessageQ
     if test.field == "flag" and test.operator == "equals" and value.lower() in FLAGS:
         return replace(query, flags=(*query.flags, value.lower()))
     if test.field == "mailbox" and test.operator == "equals":
-        return replace(query, mailbox=value)
+        return query if len(folded_names(test)) > 1 else replace(query, mailbox=value)
     text = fold(value)
     if len(text) > _MAX_TEXT_CHARS:
         return query
@@ -203,7 +212,8 @@ def _without_label(state: MessageState, label: str) -> MessageState:
 
 
 def _moved(state: MessageState, mailbox: str) -> MessageState:
-    if [name.casefold() for name in state.mailboxes] == [mailbox.casefold()]:
+    meant = {name.casefold() for name in (mailbox, standard_mailbox(mailbox)) if name}
+    if len(state.mailboxes) == 1 and state.mailboxes[0].casefold() in meant:
         return state
     return replace(state, mailboxes=(mailbox,))
 

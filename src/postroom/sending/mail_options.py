@@ -19,7 +19,15 @@ from postroom.sending.outgoing_mail import OutgoingMail, Pair
 LONGEST_WAIT = timedelta(days=366)
 _MAX_HEADERS = 20
 _NAME = r"^(?:[Xx]|[Ll][Ii][Ss][Tt])-[A-Za-z0-9-]{1,70}$"
-_OURS = "x-postroom-"
+_REFUSED_NAME = "^[Xx]-(?:{})(?:-|$)".format(
+    "|".join(
+        "".join(f"[{letter.upper()}{letter}]" for letter in family)
+        for family in ("postroom", "mailgun", "mailin", "mailjet", "mandrill", "mc", "mj", "msys",
+                       "sib", "smtpapi")
+    )
+)  # fmt: skip
+"""Our own headers, and those from which mail services take instructions, such as more recipients or
+another text: SendGrid, Mandrill, SparkPost, Mailgun, Mailjet, Brevo."""
 
 Addresses = Annotated[
     list[Annotated[str, Accepts(request.MAILBOX)]],
@@ -30,10 +38,10 @@ Addresses = Annotated[
 
 
 def _header_name(name: str) -> str:
-    if not re.fullmatch(_NAME, name) or name.lower().startswith(_OURS):
+    if not re.fullmatch(_NAME, name) or re.match(_REFUSED_NAME, name):
         raise ValueError(
-            "only headers whose names begin with X- or List- can be set (not X-Postroom-); "
-            "Postroom sets the others"
+            "only headers whose names begin with X- or List- can be set, but not X-Postroom- or "
+            "instructions to a mail service, such as X-SMTPAPI"
         )
     return name
 
@@ -61,7 +69,7 @@ class HeaderInput(Request):
         str,
         argument("Its name.", "X-Campaign", max_length=75),
         AfterValidator(_header_name),
-        Accepts({"pattern": _NAME, "not": {"type": "string", "pattern": "^[Xx]-[Pp]ostroom-"}}),
+        Accepts({"pattern": _NAME, "not": {"type": "string", "pattern": _REFUSED_NAME}}),
     ]
     value: Annotated[
         str,

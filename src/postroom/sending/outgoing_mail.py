@@ -30,6 +30,7 @@ from postroom.mail.text.fold import as_key
 from postroom.mail.text.invisible import cleaned
 from postroom.model.account import Identity
 from postroom.model.inbox import Inbox
+from postroom.model.key import NOTICES
 from postroom.model.limits import Limits
 from postroom.model.mail.message import Message
 from postroom.model.page import Slice
@@ -216,6 +217,8 @@ def outgoing_of(
     files: tuple[OutgoingAttachment, ...],
 ) -> ComposeInput:
     """The mail to compose: with signature, date and the headers of a reply."""
+    if ctx.caller == NOTICES:  # an agent can change the name and the signature of an inbox
+        sender = replace(sender, name="Postroom", signature="")
     is_reply = not outgoing_mail.is_forward and (
         parent.internet_message_id is not None or parent.thread_id is not None
     )

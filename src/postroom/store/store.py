@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,6 +24,7 @@ from postroom.model.mail.message import BlobKey, MessageRow
 from postroom.model.mail.sending import StoredDraft
 from postroom.model.mail.storage import MessageQuery, RawMessage
 from postroom.model.page import Found, Slice
+from postroom.model.rule import Rule
 from postroom.store.audited_store import AuditHmac, is_found, never, reads, writes, writes_unaudited
 from postroom.store.maintenance import lifecycle
 from postroom.store.memories import MemoryStore
@@ -74,7 +75,9 @@ class Store(MemoryStore, WebhookStore):
 
     def __init__(self, engine: Engine, audit_hmac: AuditHmac) -> None:
         super().__init__(engine, audit_hmac)
-        self._label_names = sql_mailboxes.LabelNames()  # shared with the copies that `by` makes
+        # Shared with the copies that `by` makes.
+        self._label_names = sql_mailboxes.LabelNames()
+        self._rules_by_inbox = sql_rules.RulesByInbox()
 
     # Inboxes
     add_inbox = writes(sql_inboxes.add_inbox)
@@ -201,6 +204,11 @@ class Store(MemoryStore, WebhookStore):
     add_rule = writes(sql_rules.add_rule)
     rules = reads(sql_rules.list_rules)
     all_rules = reads(sql_rules.all_rules)
+
+    async def rules_for(self, inbox_ids: Collection[str]) -> list[Rule]:
+        """The rules that may apply to some inboxes, in the order in which they run."""
+        return await self.engine.read(lambda tx: self._rules_by_inbox.rules_for(tx, inbox_ids))
+
     upgrade_losses = reads(sql_rules.upgrade_losses)
     rule = reads(sql_rules.get_rule)
     change_rule = writes(sql_rules.change_rule)

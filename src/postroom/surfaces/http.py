@@ -139,13 +139,18 @@ def operations_named(error: MailError, names: Mapping[str, str]) -> dict[str, st
 
 def reword(error: MailError, names: Mapping[str, str], given: object) -> MailError:
     """Replace names in an error, except those that the caller has written, and return it."""
+    error.args = (reword_text(str(error), names, given), *error.args[1:])
+    return error
+
+
+def reword_text(text: str, names: Mapping[str, str], given: object = ()) -> str:
+    """Replace names in what is said of a call or of one item of its result."""
 
     def other_name(found: re.Match[str]) -> str:
         name = found[0]
         return names[name] if name in names and not _contains(given, name) else name
 
-    error.args = (_NAME.sub(other_name, str(error)), *error.args[1:])
-    return error
+    return _NAME.sub(other_name, text)
 
 
 def _contains(given: object, name: str) -> bool:

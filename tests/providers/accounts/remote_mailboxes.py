@@ -25,6 +25,9 @@ GREETING = b"250-relay.example\r\n250-SIZE 50000000\r\n250-8BITMIME\r\n250 AUTH 
 PLAIN = "IMAP4rev1 LITERAL+ IDLE UIDPLUS NAMESPACE"
 """A server without CONDSTORE, QRESYNC, MOVE and SPECIAL-USE."""
 
+PREFIXED = "imap-prefixed"
+"""A server where all mailboxes are inside of INBOX."""
+
 PROXIED = "fastmail-proxied"
 """The JMAP server, with a proxy in front of it that can answer itself."""
 
@@ -310,7 +313,8 @@ async def open_remote(kind: str) -> AsyncIterator[RemoteMailbox]:
                 }
                 yield remote
             return
-        with Dovecot(capability=PLAIN if kind == "imap-plain" else "") as dovecot:
+        prefixed = {"prefix": "INBOX.", "separator": "."} if kind == PREFIXED else {}
+        with Dovecot(capability=PLAIN if kind == "imap-plain" else "", **prefixed) as dovecot:
             names = {"INBOX": "Inbox", "Gesendet": "Sent", "Papierkorb": "Trash"}
             remote = ImapRemote(dovecot.imap, outgoing, names)
             remote.home = dovecot.home

@@ -137,6 +137,45 @@ async def test_a_local_move_is_pushed(synced: SyncedAccount, remote: RemoteMailb
     assert (here.id, ("Archive",)) == (after.id, after.mailboxes)
 
 
+async def test_changes_of_one_message_before_a_sync_are_made_in_order(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
+    subjects = ("Trashed", "Back", "Flagged", "First flagged")
+    for subject in subjects:
+        remote.deliver(outgoing_mail(subject))
+    await synced.sync()
+    ids = {subject: (await synced.message(subject)).id for subject in subjects}
+    changes: tuple[tuple[str, dict[str, Any]], ...] = (
+        *(("Trashed", {"destination": name}) for name in ("Archive", "Trash")),
+        *(("Back", {"destination": name}) for name in ("Archive", "Inbox")),
+        *(
+            ("Flagged", change)
+            for change in ({"destination": "Archive"}, {"add_flags": ["flagged"]})
+        ),
+        ("First flagged", {"add_flags": ["flagged"]}),
+        ("First flagged", {"destination": "Archive"}),
+    )
+    for subject, change in changes:
+        is_move = "destination" in change
+        operation = message_changes.move_message if is_move else message_changes.update_message
+        await ask(synced, operation, message_id=ids[subject], **change)
+    for _ in range(2):
+        await synced.sync()
+
+    expected = {
+        "Trashed": ("Trash", False),
+        "Back": ("Inbox", False),
+        "Flagged": ("Archive", True),
+        "First flagged": ("Archive", True),
+    }
+    for subject, (mailbox, is_flagged) in expected.items():
+        here, there = await synced.message(subject), remote.find(subject)
+        assert there is not None
+        assert (ids[subject], (mailbox,)) == (here.id, here.mailboxes)
+        assert is_flagged is ("flagged" in here.flags) is ("flagged" in there.flags)
+        assert mailbox == there.mailbox.removesuffix(" Items").replace("Deleted", "Trash")
+
+
 async def test_a_missing_mailbox_is_created(synced: SyncedAccount, remote: RemoteMailbox) -> None:
     remote.deliver(outgoing_mail("Hello"))
     await synced.sync()

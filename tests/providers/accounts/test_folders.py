@@ -8,6 +8,7 @@ from postroom.operations import accounts
 from postroom.operations.mail import message_changes
 from tests.providers.accounts.conftest import AS_ROOT, SyncedAccount
 from tests.providers.accounts.remote_mailboxes import (
+    PREFIXED,
     GmailRemote,
     GraphRemote,
     ImapRemote,
@@ -98,6 +99,38 @@ async def test_a_move_to_a_nested_folder_creates_it(
         assert [] == [name for name in remote.graph.folders.values() if "/" in name]
     else:
         assert {"projects/2026"} == places(remote, "Hello")
+
+
+@pytest.mark.parametrize("remote", ["imap", PREFIXED], indirect=True)
+async def test_a_folder_inside_of_inbox_is_one_folder_in_any_case(
+    synced: SyncedAccount, remote: RemoteMailbox
+) -> None:
+    remote.deliver(outgoing_mail("Hello"))
+    await synced.sync()
+    await move(synced, "Hello", "Inbox/Sub")
+    for _ in range(3):
+        await synced.sync()
+
+    assert ("Sub",) == (await synced.message("Hello")).mailboxes
+
+
+@pytest.mark.parametrize("remote", [PREFIXED], indirect=True)
+@pytest.mark.parametrize("name", ["Projects", "New/Levels/Three", "Entwürfe & mehr"])
+async def test_a_folder_is_created_where_all_folders_are_inside_of_inbox(
+    synced: SyncedAccount, remote: RemoteMailbox, name: str
+) -> None:
+    remote.deliver(outgoing_mail("Hello"))
+    await synced.sync()
+    await move(synced, "Hello", name)
+    await synced.sync()
+    await synced.sync()
+
+    assert (name,) == (await synced.message("Hello")).mailboxes
+    here = remote.find("Hello")
+    assert here is not None
+    assert here.mailbox.startswith("INBOX.")
+    (account,) = (await ask(synced, accounts.list_accounts)).results
+    assert account.last_refusal is None
 
 
 async def test_a_remote_rename_of_a_folder_is_synced(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from postroom.errors import ProviderError
@@ -235,3 +237,76 @@ async def test_the_new_uid_is_read_from_any_response():
 
     assert ImapLocator("default", "Archive", 9, 44) == moved
     assert copied is None
+
+
+RAW = b"Subject: Long\r\n\r\n" + b"0123456789" * 50
+
+
+def short_ranges(command: ImapCommand) -> bytes | None:
+    """A server that sends at most 100 bytes at once, and reports a size that is too large."""
+    found = re.search(rb"BODY\.PEEK\[\]<(\d+)\.(\d+)>", command.rest)
+    size = b"RFC822.SIZE %d" % (len(RAW) + 10)
+    if found is None:
+        return b"* 1 FETCH (UID 1 FLAGS () INTERNALDATE NIL %s)\r\n{tag} OK\r\n" % size
+    start = int(found[1])
+    part = RAW[start : start + min(int(found[2]), 100)]
+    row = b"* 1 FETCH (UID 1 %s BODY[]<%d> {%d}\r\n%s)\r\n{tag} OK\r\n"
+    return row % (size, start, len(part), part)
+
+
+async def test_a_source_that_comes_in_short_ranges_is_complete():
+    async with (
+        scripted(replies={"UID FETCH": short_ranges}) as server,
+        connected(local(server.port)) as live,
+        live.session("default") as session,
+    ):
+        whole = await session.source(AT, 2_000)
+        start = await session.source(AT, 250)
+        copy = await session.fetch_message(AT, 2_000)
+
+    assert (RAW, len(RAW)) == whole
+    assert (RAW[:250], len(RAW) + 10) == start
+    assert copy is not None
+    assert RAW == copy.raw
+
+
+@pytest.mark.parametrize("content", [b"{0}\r\n", b"NIL"])
+async def test_a_message_without_its_content_is_not_copied(content):
+    def fetch(command: ImapCommand) -> bytes:
+        body = b"BODY[] " + content if b"BODY" in command.rest else b"FLAGS ()"
+        return b"* 1 FETCH (UID 1 RFC822.SIZE 500 %s)\r\n{tag} OK\r\n" % body
+
+    async with (
+        scripted(replies={"UID FETCH": fetch}) as server,
+        connected(local(server.port)) as live,
+        live.session("default") as session,
+    ):
+        for work in (session.source, session.fetch_message):
+            with pytest.raises(ProviderError, match="no content of a message of 500 bytes"):
+                await work(AT, 2_000)
+
+
+async def test_the_first_of_two_refusals_is_reported():
+    full = [b"{tag} NO [OVERQUOTA] the mailbox is full\r\n", b"{tag} BAD invalid name\r\n"]
+    replies = {"UID COPY": lambda _: full.pop(0)}
+    async with (
+        scripted(replies=replies) as server,
+        connected(local(server.port)) as live,
+        live.session("default") as session,
+    ):
+        with pytest.raises(ProviderError, match="the mailbox is full"):
+            await session.copy(AT, "Entwürfe")
+
+
+async def test_a_refused_extension_of_list_is_not_used():
+    def listing(command: ImapCommand) -> bytes | None:
+        return b"{tag} BAD no RETURN here\r\n" if b"RETURN" in command.rest else None
+
+    async with (
+        scripted(
+            capabilities="IMAP4rev1 LIST-EXTENDED SPECIAL-USE", replies={"LIST": listing}
+        ) as server,
+        connected(local(server.port)) as live,
+        live.session("default") as session,
+    ):
+        assert ["INBOX"] == [mailbox.name for mailbox in await session.mailboxes()]

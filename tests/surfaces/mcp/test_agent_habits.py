@@ -242,7 +242,7 @@ async def test_a_message_names_its_thread(lean: Agent, ctx: RequestContext, inbo
         ("find_mail", {"inbox_id": "inb_none"}, "list_mailboxes shows those you may use"),
         ("change_mail", {"plan_id": "pln_none"}, "make_rule makes a new one"),
         ("recall", {"key": "none"}, "recall shows the existing ones"),
-        ("read_mail", {"ids": ["drf_none"]}, "drf_none is not a msg_ id; use list_outgoing for it"),
+        ("read_mail", {"ids": ["pln_none"]}, "pln_none is not a msg_ id; use change_mail for it"),
     ],
 )
 async def test_advice_names_a_tool_of_this_toolset(
@@ -310,3 +310,83 @@ async def test_an_error_does_not_change_an_unknown_argument(lean: Agent, inbox: 
     error = await lean.fail("send_mail", **{name: "x"})
 
     assert f"{name}: unknown argument; " in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "advice"),
+    [
+        ("read_mail", {}, "no attachment att_none; find_mail shows the existing ones"),
+        ("reply_mail", {"body": "Hi"}, "att_none is not a msg_ id; use read_mail for it"),
+        ("change_mail", {"unsubscribe": True}, "att_none is not a msg_ id; use read_mail for it"),
+    ],
+)
+async def test_the_problem_of_one_id_names_a_tool_of_this_toolset(
+    lean: Agent,
+    ctx: RequestContext,
+    inbox: Inbox,
+    tool: str,
+    arguments: dict[str, Any],
+    advice: str,
+):
+    await deliver(ctx, inbox, mail("Hello", to=inbox.address))
+    [row] = (await lean.call("find_mail"))["results"]
+
+    done = await lean.call(tool, ids=[row["id"], "att_none"], **arguments)
+
+    items = [*done.get("results", ()), *done.get("failed", ())]
+    assert advice in [item.get("error") or item.get("note") for item in items]
+
+
+NOTHING: dict[str, dict[str, Any]] = {
+    "find_mail": {
+        **dict.fromkeys(("q", "from", "to", "subject", "after_date", "before_date"), ""),
+        "labels": [],
+        "unread": None,
+        "mailbox": "",
+        "text": False,
+        "sort": None,
+        "limit": None,
+    },
+    "change_mail": {
+        **{name: [] for name in ("add_labels", "remove_labels", "remove_flags")},
+        "mailbox": None,
+        "trash": False,
+        "filter": None,
+        "plan_id": "",
+        "unsubscribe": False,
+    },
+    "send_mail": {
+        **dict.fromkeys(("cc", "bcc", "attachments", "send_at", "draft", "draft_id", "from"), None),
+        "idempotency_key": None,
+    },
+    "read_mail": {"max_chars": None, "offset": 0, "quoted": False, "thread": None},
+}
+"""What clients send that fill in every argument."""
+
+
+async def test_arguments_without_a_value_are_absent(lean: Agent, ctx: RequestContext, inbox: Inbox):
+    await deliver(ctx, inbox, mail("Hello", "Text", to=inbox.address))
+    nothing = {name: dict(arguments) for name, arguments in NOTHING.items()}
+
+    [row] = (await lean.call("find_mail", **nothing["find_mail"]))["results"]
+    [read] = (await lean.call("read_mail", ids=[row["id"]], **nothing["read_mail"]))["results"]
+    sent = await lean.call(
+        "send_mail", to=[inbox.address], subject="S", body="B", **nothing["send_mail"]
+    )
+    done = await lean.call(
+        "change_mail", ids=[row["id"]], add_flags=["seen"], **nothing["change_mail"]
+    )
+    plan = await lean.call("change_mail", filter={"subject": "Hello", "q": ""}, trash=True)
+    more = {**nothing["change_mail"], "plan_id": plan["plan_id"], "ids": [], "add_flags": []}
+    applied = await lean.call("change_mail", **more)
+
+    assert "Text" == read["text"]
+    assert "delivered" == sent["status"]
+    assert ("ok", 1) == (done["status"], done["changed"])
+    assert ("ok", 1) == (applied["status"], applied["changed"])
+
+
+async def test_a_required_argument_cannot_be_null(lean: Agent, inbox: Inbox):
+    error = await lean.fail("read_mail", ids=None)
+
+    assert "ids: is required" == error["message"]

@@ -191,3 +191,129 @@ async def test_text_that_imap_cannot_represent_is_refused_before_it_is_sent(
 
     assert "invalid_input" == result["structuredContent"]["error"]["code"]
     assert 0 == server.connections
+
+
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "INUSE", "SERVERBUG"])
+async def test_a_login_that_fails_for_now_is_not_a_wrong_password(tmp_path, code):
+    replies = {"LOGIN": b"{tag} NO [%s] too many connections\r\n" % code.encode()}
+    async with (
+        scripted(replies=replies) as server,
+        app_with(tmp_path, account_at(server.port)) as app,
+    ):
+        data = (await answer(app, "imap_verify_account"))["data"]
+
+    (issue,) = data["issues"]
+    assert ("failed", "internal", True) == (data["status"], issue["code"], issue["retryable"])
+    assert "too many connections" in issue["message"]
+
+
+async def test_a_change_of_some_flags_is_partial(tmp_path):
+    box = {b"INBOX": {2: Mail(b"Subject: a\r\n\r\n", {rb"\Seen"})}}
+    async with (
+        scripted(mailboxes=box, replies={"UID STORE": b"{tag} OK sure\r\n"}) as server,
+        app_with(tmp_path, account_at(server.port)) as app,
+    ):
+        body = await answer(
+            app, "imap_update_message_flags", message_id=ID, add_flags=[r"\Seen", "$Todo"]
+        )
+
+    data = body["data"]
+    assert ("partial", False, [r"\Seen"]) == (
+        data["status"],
+        data["applied_add_flags"],
+        data["flags"],
+    )
+    assert ["not_applied"] == [issue["code"] for issue in data["issues"]]
+    assert body["summary"].startswith("Flags were changed in part")
+
+
+async def test_mailboxes_are_listed_once_and_without_unusable_names(tmp_path):
+    rows = (
+        *(rb'() "/" "INBOX"', rb'() "/" Inbox', rb'() "/" "Work"', rb'(\Sent) "/" "Work"'),
+        *(rb'() "/" ""', rb"() NIL NIL", rb'() "/" "caf\xe9"', rb'() "/" "%s"' % (b"x" * 257)),
+        b'() "/" {4}\r\na\r\nb',
+    )
+    listed = b"".join(b"* LIST %s\r\n" % row for row in rows) + b"{tag} OK done\r\n"
+    listed = listed.replace(rb"\xe9", b"\xe9")
+    async with (
+        scripted(replies={"LIST": listed}) as server,
+        app_with(tmp_path, account_at(server.port)) as app,
+    ):
+        data = (await answer(app, "imap_list_mailboxes"))["data"]
+
+    assert ["INBOX", "Work"] == [mailbox["name"] for mailbox in data["mailboxes"]]
+    assert ("partial", ["left_out"]) == (data["status"], [i["code"] for i in data["issues"]])
+    assert "3 mailboxes" in data["issues"][0]["message"]
+
+
+SEPARATE = (
+    b"* 1 FETCH (UID 2 FLAGS (\\Seen))\r\n* 1 FETCH (UID 2 INTERNALDATE NIL %s {%d}\r\n%s)\r\n"
+)
+
+
+@pytest.mark.parametrize("tool", ["imap_search_messages", "imap_get_message"])
+async def test_an_answer_may_come_in_several_responses(tmp_path, tool):
+    def fetch(command: ImapCommand) -> bytes | None:
+        header = b"Subject: Hello\r\n\r\n"
+        if b"[HEADER" not in command.rest:
+            return None
+        item = b"BODY[HEADER]" if b"[HEADER]" in command.rest else b"BODY[HEADER.FIELDS (SUBJECT)]"
+        return SEPARATE % (item, len(header), header) + b"{tag} OK done\r\n"
+
+    box = {b"INBOX": {2: Mail(b"Subject: Hello\r\n\r\n")}}
+    arguments = {"message_id": ID} if tool == "imap_get_message" else {"mailbox": "INBOX"}
+    async with (
+        scripted(mailboxes=box, replies={"UID FETCH": fetch}) as server,
+        app_with(tmp_path, account_at(server.port)) as app,
+    ):
+        data = (await answer(app, tool, **arguments))["data"]
+
+    message = data["message"] if tool == "imap_get_message" else data["messages"][0]
+    assert ("ok", "Hello", [r"\Seen"]) == (data["status"], message["subject"], message["flags"])
+
+
+@pytest.mark.parametrize(
+    "tool", ["imap_search_messages", "imap_get_message", "imap_get_message_raw"]
+)
+async def test_an_answer_of_nil_is_a_message_that_is_gone(tmp_path, tool):
+    def fetch(command: ImapCommand) -> bytes | None:
+        names = [
+            item for item in (b"FLAGS", b"RFC822.SIZE", b"BODYSTRUCTURE") if item in command.rest
+        ]
+        names += [b"BODY[HEADER.FIELDS (DATE)]"] if b"HEADER.FIELDS" in command.rest else []
+        items = b"".join(b" %s NIL" % name for name in names)
+        return b"* 1 FETCH (UID 2%s)\r\n{tag} OK done\r\n" % items
+
+    arguments = {"mailbox": "INBOX"} if tool == "imap_search_messages" else {"message_id": ID}
+    box = {b"INBOX": {2: Mail(b"Subject: Hello\r\n\r\n")}}
+    async with (
+        scripted(mailboxes=box, replies={"UID FETCH": fetch}) as server,
+        app_with(tmp_path, account_at(server.port)) as app,
+    ):
+        data = (await answer(app, tool, **arguments))["data"]
+
+    assert ("failed", ["not_found"]) == (data["status"], [i["code"] for i in data["issues"]])
+
+
+@pytest.mark.parametrize("is_reachable", [True, False])
+async def test_a_failed_copy_to_another_account_is_failed_and_suggests_to_look_there(
+    tmp_path, is_reachable
+):
+    async with (
+        scripted(mailboxes=boxes()) as server,
+        scripted(replies={} if is_reachable else {"LOGIN": b"{tag} NO wrong\r\n"}) as other,
+        app_with(tmp_path, account_at(server.port), account_at(other.port, "work")) as app,
+    ):
+        body = await answer(
+            app,
+            "imap_copy_message",
+            message_id=ID,
+            destination_account_id="work",
+            destination_mailbox="Missing",
+        )
+
+    assert "failed" == body["data"]["status"]
+    assert body["summary"].startswith("The message was not copied")
+    step = body["data"]["next_action"]
+    tool = "imap_list_mailboxes" if is_reachable else "imap_verify_account"
+    assert (tool, {"account_id": "work"}) == (step["tool"], step["arguments"])

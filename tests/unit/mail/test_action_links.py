@@ -221,3 +221,38 @@ def test_a_hostile_text_takes_no_time() -> None:
     for text in ("https://" * 100_000, "https://a/" + "([" * 100_000, "verif. " * 100_000):
         assert find_link(text, many) is not None
     assert find_link("https://a/help" + "/verif" * 100_000) is None
+
+
+REQUESTS = [
+    "Activate your account", "Aktivieren Sie Ihr Konto", "Activez votre compte",
+    "Validez votre adresse", "Activa tu cuenta", "Active su cuenta", "Attiva il tuo account",
+    "Activeer je account", "Aktywuj swoje konto", "Ative sua conta", "Ative a sua conta",
+    "Aktivera ditt konto", "Aktivér din konto", "Aktiver kontoen din", "Aktivoi tilisi",
+    "Aktivujte svůj účet", "Aktiválja fiókját", "Erősítse meg e-mail címét",
+    "Activați contul dumneavoastră", "Hesabınızı etkinleştirin", "Активируйте аккаунт",
+    "Активуйте обліковий запис", "Ενεργοποιήστε τον λογαριασμό σας",
+    "Επιβεβαιώστε τη διεύθυνσή σας", "Συνδεθείτε", "登録を完了してください", "激活您的帐户",
+    "계정을 활성화하세요",
+]  # fmt: skip
+ENDINGS = [
+    "登録を解除", "登録の解除はこちら", "Deaktiver kontoen", "Inaktivera kontot",
+    "Deaktiválja fiókját", "Deactivate your account",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["{}:\n{}\n", "{}: {}", "{}\n<{}>\n"])
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_a_request_is_understood_in_any_language(request_: str, form: str) -> None:
+    url = "https://a.com/k/abc"
+
+    assert url == find_link(form.format(request_, url) + "\n\nhttps://a.com/news")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_ending_is_no_request_in_any_language(ending: str) -> None:
+    assert find_link(f"{ending}: https://a.com/k/abc") is None
+
+
+@pytest.mark.parametrize("words", ["A native app", "Creative news", "Your active plan"])
+def test_words_that_contain_a_request_are_none(words: str) -> None:
+    assert find_link(f"{words}: https://a.com/k/abc") is None

@@ -18,17 +18,32 @@ REASONS = {
         "El usuario no existe", "Utente sconosciuto", "Usuário não encontrado",
         "Gebruiker onbekend", "Użytkownik nie istnieje", "Пользователь не найден",
         "ユーザーが見つかりません", "用户不存在", "사용자를 찾을 수 없습니다",
+        "Användaren finns inte", "Okänd mottagare", "Brugeren findes ikke", "Ukendt modtager",
+        "Brukeren ble ikke funnet", "Mottakeren er ukjent", "Käyttäjää ei löydy",
+        "Tuntematon vastaanottaja", "Uživatel neexistuje", "Neznámý příjemce",
+        "Používateľ neexistuje", "A címzett ismeretlen", "A felhasználó nem található",
+        "Utilizatorul nu există", "Destinatar necunoscut", "Kullanıcı bulunamadı",
+        "Böyle bir kullanıcı yok", "Користувача не знайдено", "Невідомий одержувач",
+        "Ο χρήστης δεν υπάρχει", "Άγνωστος παραλήπτης",
+        "605 Not delivering to previously bounced address",
     ),
     "mailbox_full": (
         "The quota is used up", "Das Postfach ist voll", "Mailbox ist voll",
         "La boîte aux lettres est pleine", "Buzón lleno", "La casella è piena",
         "Caixa postal cheia", "Postvak is vol", "Skrzynka jest pełna", "Ящик переполнен",
         "メールボックスの容量超過", "邮箱已满", "메일함이 가득 찼습니다",
+        "Postlådan är full", "Brevlådan är full", "Postkassen er fuld", "Innboksen er full",
+        "Postilaatikko on täynnä", "Schránka je plná", "Kvóta byla překročena",
+        "A postafiók megtelt", "Căsuța poștală este plină", "Posta kutusu dolu",
+        "Kotası aşıldı", "Скринька переповнена", "Το γραμματοκιβώτιο είναι γεμάτο",
     ),
     "host_unknown": (
         "Host unknown", "The domain does not exist", "Die Domain existiert nicht",
         "Le domaine est inconnu", "El dominio no existe", "Dominio inesistente",
         "Домен не существует", "域名不存在",
+        "Domänen finns inte", "Domænet blev ikke fundet", "Domenet finnes ikke",
+        "Verkkotunnusta ei löydy", "Doména neexistuje", "A tartomány nem létezik",
+        "Domeniul nu există", "Alan adı bulunamadı", "Домен не існує", "Ο τομέας δεν υπάρχει",
     ),
     "not_accepting": (
         "The domain has no mail service", "This domain never accepts mail", "Null MX",
@@ -37,6 +52,9 @@ REASONS = {
     "suspended": (
         "The account is disabled", "Konto gesperrt", "Compte désactivé", "Cuenta suspendida",
         "Аккаунт заблокирован", "账户已被冻结停用",
+        "Kontot är inaktiverat", "Kontoen er spærret", "Kontoen er sperret",
+        "Tili on suljettu", "Účet je zablokován", "A fiók letiltva", "Contul este suspendat",
+        "Hesap devre dışı", "Скринька заблокована", "Ο λογαριασμός έχει απενεργοποιηθεί",
     ),
 }  # fmt: skip
 FORMS = (
@@ -195,3 +213,52 @@ def test_a_sentence_about_the_message_is_not_the_returned_message(above: str, ve
 
     assert report is not None
     assert [(FAILED, "5.1.1", True)] == [(r.address, r.status, r.hard) for r in report.recipients]
+
+
+FAILURES = [
+    "Meddelandet kunde inte levereras till mottagaren.", "Beskeden kunne ikke leveres.",
+    "E-posten kunne ikke leveres til mottakeren.", "Viestiä ei voitu toimittaa.",
+    "Vaši zprávu se nepodařilo doručit.", "Zprávu nelze příjemci doručit.",
+    "Az üzenetet nem sikerült kézbesíteni.", "Mesajul nu a putut fi livrat.",
+    "İletiniz teslim edilemedi.", "Повідомлення не було доставлено.",
+    "Το μήνυμα δεν ήταν δυνατό να παραδοθεί.", "We could not pass on your mail.",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sender", ["MAILER-DAEMON@x.example", "Mail Robot <no-reply@x.example>"])
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_failure_is_recognised_in_any_language(failure: str, sender: str) -> None:
+    report = notice(f"{failure}\n\n{FAILED}", sender=sender, subject="Mail")
+
+    assert report is not None
+    assert [FAILED] == [recipient.address for recipient in report.recipients]
+
+
+@pytest.mark.parametrize("sender", ["no-reply@post.example", "Ida <ida@fjord.example>"])
+@pytest.mark.parametrize("subject", ["Delivery failed: parcel 12345", "Delivery problem", "Bounce"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "We could not deliver your parcel 12345: nobody was at home.\nhttps://post.example/1",
+        "The delivery to bo@shop.example failed twice, 'mailbox full'. What can I do?",
+        "Your payment was rejected: error 554. Account kay@co.example.",
+    ],
+)
+def test_a_parcel_or_a_question_about_a_delivery_is_no_bounce(
+    body: str, subject: str, sender: str
+) -> None:
+    assert notice(body, sender=sender, subject=subject) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "hard"),
+    [
+        ("DNS Error: DNS type 'mx' lookup responded with code NXDOMAIN", True),
+        ("The email account that you tried to reach does not exist", True),
+        ("Name service error: Host not found, try again for 5 days", False),
+        ("The mailbox is full", False),
+    ],
+)
+def test_a_general_code_leaves_the_decision_to_the_words(words: str, hard: bool) -> None:
+    assert status_report("4.0.0", f"smtp; {words}").hard is hard
+    assert status_report("4.4.3", f"smtp; {words}").hard is False

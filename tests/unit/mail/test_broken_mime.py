@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from postroom.mail.message import ParsedMessage
+from postroom.mail.message import ParsedMessage, parse_date
 from postroom.mail.mime.decoding import decode, decode_unknown
 from postroom.mail.parse import parse_message
 
@@ -209,3 +211,86 @@ def test_an_encoded_word_that_was_cut_off_is_decoded_as_far_as_it_goes(kind: str
 def test_text_that_only_looks_like_an_encoded_word_stays() -> None:
     for subject in ("Use =?utf-8?Q? for letters", "=?utf-8?Q?", "a =?x?= b"):
         assert subject == parse_message(f"Subject: {subject}\n\nHi".encode()).subject
+
+
+MONTHS = {
+    "de": "Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez.",
+    "fr": "janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.",
+    "es": "ene. feb. mar. abr. may. jun. jul. ago. sept. oct. nov. dic.",
+    "it": "gen feb mar apr mag giu lug ago set ott nov dic",
+    "nl": "jan. feb. mrt. apr. mei jun. jul. aug. sep. okt. nov. dec.",
+    "pl": "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października "
+    "listopada grudnia",
+    "pt": "jan. fev. mar. abr. mai. jun. jul. ago. set. out. nov. dez.",
+    "sv": "januari februari mars april maj juni juli augusti september oktober november december",
+    "no": "jan. feb. mars apr. mai juni juli aug. sep. okt. nov. des.",
+    "fi": "tammikuuta helmikuuta maaliskuuta huhtikuuta toukokuuta kesäkuuta heinäkuuta elokuuta "
+    "syyskuuta lokakuuta marraskuuta joulukuuta",
+    "cs": "ledna února března dubna května června července srpna září října listopadu prosince",
+    "hu": "jan. febr. márc. ápr. máj. jún. júl. aug. szept. okt. nov. dec.",
+    "ro": "ian. feb. mar. apr. mai iun. iul. aug. sept. oct. noi. dec.",
+    "tr": "Oca Şub Mar Nis May Haz Tem Ağu Eyl Eki Kas Ara",
+    "ru": "янв фев мар апр мая июн июл авг сен окт ноя дек",
+    "uk": "січ лют бер кві тра чер лип сер вер жов лис гру",
+    "el": "Ιαν Φεβ Μαρ Απρ Μαΐ Ιουν Ιουλ Αυγ Σεπ Οκτ Νοε Δεκ",
+}
+
+
+@pytest.mark.parametrize("weekday", ["", "Xyz, ", "mar., "])
+@pytest.mark.parametrize("language", MONTHS)
+def test_months_of_other_languages_are_read(language: str, weekday: str) -> None:
+    for number, month in enumerate(MONTHS[language].split(), 1):
+        for day in ("5", "05."):
+            found = parse_date(f"{weekday}{day} {month} 2024 15:12:13 +0100")
+
+            assert datetime(2024, number, 5, 14, 12, 13, tzinfo=UTC) == found, month
+
+
+@pytest.mark.parametrize("hour", range(24))
+@pytest.mark.parametrize("mark", ["AM/PM", " am/ pm", " a.m./ p.m."])
+@pytest.mark.parametrize("value", ["Tue, 5 Mar 2024 {}", "5 Mar 2024 {} +0000", "2024-03-05 {}"])
+def test_hours_of_half_a_day_are_read(value: str, mark: str, hour: int) -> None:
+    half = mark.split("/")[hour >= 12]
+    time = f"{hour % 12 or 12}:12:13{half}"
+
+    assert datetime(2024, 3, 5, hour, 12, 13, tzinfo=UTC) == parse_date(value.format(time))
+
+
+@pytest.mark.parametrize(
+    ("year", "meant"), [("124", 2024), ("99", 1999), ("24", 2024), ("0024", 2024), ("100", 2000)]
+)
+def test_years_with_fewer_digits_are_those_of_rfc_5322(year: str, meant: int) -> None:
+    found = parse_date(f"Tue, 5 Mar {year} 15:12:13 +0000")
+
+    assert found is not None
+    assert meant == found.year
+
+
+@pytest.mark.parametrize("charset", ["iso-8859-1 (Latin)", '"iso-8859-1" (Latin)', "utf-8 (x)"])
+@pytest.mark.parametrize("kind", ["text/plain", "text/plain (words)", "TEXT/PLAIN(words)"])
+def test_comments_in_a_content_type_are_ignored(kind: str, charset: str) -> None:
+    codec = "utf-8" if "utf" in charset else "latin-1"
+    header = f"{FROM}Content-Type: {kind}; charset={charset}\n\n"
+
+    assert "Grüße" == parse_message(header.encode() + "Grüße".encode(codec)).text
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "utf-16le", "utf-16be", "utf-32"])
+@pytest.mark.parametrize("text", ["Plain words stand here.", "Grüße aus Köln und Łódź"])
+def test_utf_8_under_the_name_of_a_wider_encoding_is_read(charset: str, text: str) -> None:
+    assert text == decode(text.encode(), charset)[0]
+    assert text == decode(text.encode(charset), charset)[0].lstrip("\ufeff")
+
+
+@pytest.mark.parametrize("noise", [bytes(range(128, 256, 3)), b"\xa4\xb7\xd0\x8f\x9d" * 30])
+def test_ascii_words_among_binary_bytes_stay(noise: bytes) -> None:
+    text = decode(b"See file\n\n=ybegin line=128 size=16\n" + noise + b"\n=yend\n\nBye")[0]
+
+    assert text.startswith("See file\n")
+    assert text.endswith("\nBye")
+
+
+def test_enriched_text_keeps_doubled_brackets() -> None:
+    mail = f"{FROM}Content-Type: text/enriched\n\n<bold>If a <<b and c<<</bold> then <<<nl>x"
+
+    assert "If a <b and c< then <\nx" == parse_message(mail.encode()).text

@@ -45,6 +45,16 @@ def mail(**headers: str) -> ParsedMessage:
         ("[PATCH]", "[PATCH]"),
         ("Regards: none", "Regards: none"),
         ("Note: read this", "Note: read this"),
+        ("Antw.: Lunch", "Lunch"),
+        ("Réf. : Lunch", "Lunch"),
+        ("Re^3: Lunch", "Lunch"),
+        ("RE*2: Lunch", "Lunch"),
+        ("Automatic reply: Re: Lunch", "Lunch"),
+        ("Abwesenheitsnotiz: Lunch", "Lunch"),
+        ("Réponse automatique : Lunch", "Lunch"),
+        ("Автоматический ответ: Lunch", "Lunch"),
+        ("自动答复: Lunch", "Lunch"),
+        ("My automatic reply: Lunch", "My automatic reply: Lunch"),
     ],
 )
 def test_a_base_subject_has_no_prefixes(subject: str, base: str) -> None:
@@ -54,6 +64,7 @@ def test_a_base_subject_has_no_prefixes(subject: str, base: str) -> None:
 def test_a_reply_subject_claims_to_answer() -> None:
     assert is_reply_subject("[list] Re: Lunch")
     assert is_reply_subject("Antwort: Lunch")
+    assert is_reply_subject("Out of office: Lunch")
     assert not is_reply_subject("Fwd: Lunch")
     assert not is_reply_subject("Lunch")
 

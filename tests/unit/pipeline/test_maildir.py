@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.model.inbox import WELL_KNOWN_MAILBOXES
+from postroom.model.inbox import standard_mailbox
 from postroom.model.mail.message import FLAGS
 from postroom.pipeline.transfer.mail_files import (
     flags_in,
@@ -49,6 +49,9 @@ def test_flags_read_back_as_they_were_written(flags):
         ((".Sent",), "Sent"),
         ((".sent",), "Sent"),
         ((".Junk E-mail",), "Junk"),
+        ((".[Gmail].Trash",), "Trash"),
+        (("[Google Mail]", "Bin"), "Trash"),
+        ((".Outbox",), "Drafts"),
         ((".Work.Clients",), "Work/Clients"),
         (("Work", "Clients"), "Work/Clients"),
         ((".Entw&APw-rfe",), "Entwürfe"),
@@ -68,4 +71,4 @@ def test_a_mailbox_reads_back_as_it_was_written(name):
 
     assert "/" not in folder
     assert folder.isascii()
-    assert name.lower() in WELL_KNOWN_MAILBOXES or name.lower() == mailbox_in([folder]).lower()
+    assert standard_mailbox(name) or name.lower() == mailbox_in([folder]).lower()

@@ -8,12 +8,17 @@ from dataclasses import dataclass, field
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from postroom.mail.data import load
 from postroom.mail.html.css.colours import parse_colour
 from postroom.mail.html.css.computed_style import Style
 from postroom.mail.html.css.syntax import WIDTH, Base, length, number, words
 from postroom.mail.html.elements import Attributes
 
 TABLE_TAGS = frozenset(("table", "col", "colgroup", "tr", "td", "th"))
+_DATA = load("html")
+_ROWS = frozenset(
+    (*_DATA["blocks"], *_DATA["paragraphs"], "blockquote", "br", "hr", "li", "ol", "ul")
+)
 _MAX_COLUMNS = 1_000
 _MANY = 1_000
 _ENTITY = re.compile(r"style\s*+=\s*+(?:\"[^\"&]*+&|'[^'&]*+&|[^\s>\"'&]*+&)")
@@ -121,6 +126,38 @@ def _inline_px(values: Values, base: Base) -> float:
     if not values.get("display", "inline").startswith("inline-"):
         return 0.0
     return length(values.get("width", "auto"), base) or 0.0
+
+
+@dataclass(slots=True)
+class Flow:
+    """The height of the content so far in boxes that clip: a lower bound, in pixels."""
+
+    y: float = 0.0
+    is_new_row: bool = False
+    _row: float = 0.0
+
+    def end_row(self) -> float:
+        """Begin a new row; returns its place."""
+        self.y += self._row
+        self._row, self.is_new_row = 0.0, False
+        return self.y
+
+    def add_line(self, height: float) -> None:
+        """Add text to the row, which begins a new one if an element ended before it."""
+        if self.is_new_row:
+            self.end_row()
+        self._row = max(self._row, height)
+
+    def reach(self, y: float) -> None:
+        """End an element that is at least so high."""
+        self.y = max(self.end_row(), y)
+
+
+def is_row(tag: str, values: Values) -> bool:
+    """Whether an element begins its own row."""
+    if values.get("float", "none") != "none" or values.get("position") in ("absolute", "fixed"):
+        return False
+    return "inline" not in values.get("display", "block" if tag in _ROWS else "inline")
 
 
 def may_cover(html: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.data import load
-from postroom.mail.html.css.boxes import TextPosition, covers, height_px
+from postroom.mail.html.css.boxes import TextPosition, covers, has_height, height_px
 from postroom.mail.html.css.colours import BLACK, LINK
 from postroom.mail.html.css.computed_style import Style, inherit_style
 from postroom.mail.html.css.paint import BY_COLOUR
@@ -28,10 +28,12 @@ from postroom.mail.html.layout import (
     TABLE_TAGS,
     Columns,
     CoveredElements,
+    Flow,
     Line,
     count_painted,
     has_layout,
     is_opaque,
+    is_row,
     line_of,
     may_cover,
 )
@@ -43,7 +45,6 @@ EXCERPT = 200
 _BLOCKS, _PARAGRAPHS = frozenset(_DATA["blocks"]), frozenset(_DATA["paragraphs"])
 _NEVER_SHOWN = frozenset(_DATA["never_shown"])
 _TEXT_ATTRIBUTES = frozenset(_DATA["text_attributes"])
-_ROWS = _BLOCKS | _PARAGRAPHS | {"br", "li"}
 _MAX_NODES = 100_000
 _MAX_LINKS = 500
 _MAX_ALTERNATIVES = 200
@@ -115,14 +116,6 @@ def _text_ignoring_colours(tree: LexborHTMLParser, resolver: StyleResolver, *, f
     return text if _LETTER.search(text) else ""
 
 
-def _is_row(frame: _Frame) -> bool:
-    """Whether an element begins its own row."""
-    values = frame.style.values
-    if values.get("float", "none") != "none" or values.get("position") in ("absolute", "fixed"):
-        return False
-    return "inline" not in values.get("display", "block")
-
-
 @dataclass(slots=True)
 class _Frame:
     """An element that is open, and what to do when it closes."""
@@ -154,9 +147,7 @@ class _Walker:
     counters: list[int] = field(default_factory=list)
     observer: Observer | None = None
     has_words: bool = False
-    flow: float = 0.0
-    row_px: float = 0.0
-    is_new_row: bool = False
+    flow: Flow = field(default_factory=Flow)
     covers: dict[int, int] = field(default_factory=dict)
     covered: set[int] = field(default_factory=set)
     covered_elements: CoveredElements = field(default_factory=CoveredElements)
@@ -216,16 +207,24 @@ class _Walker:
             above.hidden = "display"
             above.style = replace(above.style, hidden_below="display", hidden="display")
 
-    def _end_row(self) -> None:
-        self.flow += self.row_px
-        self.row_px, self.is_new_row = 0.0, False
+    def _end_clipped_row(self, frame: _Frame) -> None:
+        """Count the height of an element that ends in a box that clips."""
+        above, values = self.frames[-1], frame.style.values
+        is_high = has_height(values)
+        if not above.clip_start and above.style.box.clip:
+            above.clip_start.append(frame.start if is_high else self.flow.y)
+        if frame.element.tag == "br":
+            self.flow.add_line(frame.style.box.line(frame.style.size_px))
+        if is_high:
+            self.flow.reach(frame.start + height_px(values))
+        self.flow.is_new_row = True
 
     def _end(self, frame: _Frame) -> None:
         if frame.close:
             frame.close()
-        if frame.style.box.clip and "height" in frame.style.values and _is_row(frame):
-            self._end_row()
-            self.flow = max(self.flow, frame.start + height_px(frame.style.values))
+        style = frame.style
+        if style.box.clip and not style.is_gone and is_row(frame.element.tag, style.values):
+            self._end_clipped_row(frame)
         if self.observer:
             self.observer.on_close()
 
@@ -294,9 +293,8 @@ class _Walker:
     def _note_layout(self, frame: _Frame, node: LexborNode) -> None:
         """Note what a style says about rows, and about boxes that lie over others."""
         values = frame.style.values
-        if "height" in values and _is_row(frame):
-            self._end_row()
-            frame.start = self.flow
+        if has_height(values) and is_row(frame.element.tag, values):
+            frame.start = self.flow.end_row()
         if frame.style.box.starts_clip:
             frame.line = line_of(values, frame.style.inherited, frame.style.size_px)
             frame.clip_start = []  # where the first text in it stands, once there is one
@@ -347,14 +345,11 @@ class _Walker:
             return ""
         if frame.layout_reason:
             return frame.layout_reason
-        if self.is_new_row:
-            self._end_row()
-        self.row_px = max(self.row_px, frame.style.box.line(frame.style.size_px))
+        self.flow.add_line(frame.style.box.line(frame.style.size_px))
         if not frame.clip_start:
-            frame.clip_start.append(self.flow)
-        position = TextPosition(
-            _LINE_PX * len(self.page.lines) + 8, self.flow - frame.clip_start[0]
-        )
+            frame.clip_start.append(self.flow.y)
+        clip_y = self.flow.y - frame.clip_start[0]
+        position = TextPosition(_LINE_PX * len(self.page.lines) + 8, clip_y)
         return frame.style.hides(text.strip(), position)
 
     def _open(self, tag: str, attributes: Attributes, frame: _Frame) -> None:
@@ -362,8 +357,8 @@ class _Walker:
             self._image(attributes, is_hidden=frame.style.is_gone)
         if frame.style.hidden_below:
             return
-        if frame.style.box.clip is not None and tag in _ROWS and _is_row(frame):
-            self.is_new_row = True
+        if frame.style.box.clip and tag != "br" and is_row(tag, frame.style.values):
+            self.flow.is_new_row = True
         page = self.page
         if tag == "br":
             page.break_line()

@@ -160,7 +160,7 @@ def _without_markup(text: str) -> str:
     """text/enriched (RFC 1896) without its commands."""
     text = re.sub(r"<param>[^<]*+</param>", "", text, flags=re.IGNORECASE)
     text = re.sub(r"<nl>", "\n", text, flags=re.IGNORECASE)
-    return re.sub(r"</?[A-Za-z][\w-]{0,60}>", "", text).replace("<<", "<")
+    return re.sub(r"(<)<|</?[A-Za-z][\w-]{0,60}>", r"\1", text)
 
 
 def unflow(text: str, *, delsp: bool) -> str:

@@ -162,6 +162,7 @@ REPLACEMENT = "\ufffd"
 
 _SAMPLE = 8_000
 _FEW_LETTERS = 4
+_SHORTEST = 12
 _WESTERN = frozenset(("ascii", "cp1252", "iso8859-15"))
 _LATIN = frozenset(("cp1250", "cp1254", "cp1257", "iso8859-2", "iso8859-13", "iso8859-16", "cp852"))
 _POLISH_SIGNS = (b"\xb3", b"\xb9")  # ł and ą, which are small digits in windows-1252
@@ -182,7 +183,7 @@ def _charsets() -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
 @lru_cache(maxsize=256)
 def codec_name(charset: str) -> str | None:
     """The Python codec for a charset name as mail writes it, None if there is none."""
-    name = charset.strip().strip("'\"").lower()
+    name = charset.partition(" (")[0].strip().strip("'\"").lower()  # without a comment
     name = name.removeprefix("charset=")
     named, known, refused = _charsets()
     name = named.get(name) or named.get(name.replace("_", "-")) or name
@@ -250,6 +251,9 @@ def _decode_as(data: bytes, codec: str, *, detects: bool) -> tuple[str, str | No
         return text, f"declared {codec}, but it is utf-8"
     if codec.startswith("iso2022_jp"):
         return _iso2022_jp(data, codec, detects=detects)
+    has_wide = codec.startswith(("utf-16", "utf-32")) and b"\0" not in data
+    if has_wide and len(data) >= _SHORTEST and (text := _misdeclared_utf8(data)) is not None:
+        return text, f"declared {codec}, but it is utf-8"
     try:
         return clean(data.decode(codec)), None
     except (UnicodeError, ValueError):
@@ -290,7 +294,7 @@ def _decode_damaged(data: bytes, codec: str, *, detects: bool) -> str:
 
 def _misdeclared_utf8(data: bytes) -> str | None:
     """UTF-8 sent under another name: by chance, other text is hardly ever valid UTF-8."""
-    if not _UTF8_LEAD.search(data):
+    if not (_UTF8_LEAD.search(data) or data.isascii()):
         return None
     try:
         return clean(data.decode("utf-8"))
@@ -337,6 +341,8 @@ def _detect_charset(data: bytes, hints: Sequence[str]) -> str | None:
 
     found = chardet.detect(sample)["encoding"]
     codec = codec_name(found) if found else None
+    if codec and not codec.startswith("utf") and b"mail".decode(codec, "replace") != "mail":
+        return None  # EBCDIC
     if not latin or codec in _LATIN:
         return codec
     return "cp1250" if any(sign in sample for sign in _POLISH_SIGNS) else "cp1252"

@@ -107,11 +107,10 @@ def _block_bounds(raw: bytes, start: int, end: int) -> tuple[int, int]:
     """Where the header block ends and where the body begins."""
     if raw.startswith((b"\n", b"\r\n"), start):
         return start, start + (1 if raw[start : start + 1] == b"\n" else 2)
-    blank = _BLANK.search(raw, start, end)
-    if blank:
+    if blank := _BLANK.search(raw, start, end):
         return blank.start() + 1, blank.end()
     odd = _ODD_BLANK.search(raw, start, end)
-    return (odd.start(), odd.end()) if odd else (end, end)
+    return odd.span() if odd else (end, end)
 
 
 def _block_text(block: bytes, defects: list[str]) -> str:
@@ -304,7 +303,7 @@ class Splitter:
     def _child_ranges(self, part: Part) -> list[tuple[int, int]]:
         """Where each child begins and ends."""
         boundary = part.parameters.get("boundary", "").rstrip()
-        marker = b"--" + boundary.encode("utf-8", "replace")
+        marker = f"--{boundary}".encode("utf-8", "replace")
         budget = self.limits.mime_parts - self.parts + 1
         if boundary and (ranges := split_at(self.raw, part.start, part.end, marker, budget)):
             return ranges
@@ -350,20 +349,19 @@ def _line_starts(raw: bytes, start: int, end: int, marker: bytes) -> Iterator[in
     for line_break in (b"\n", b"\r"):
         wanted = line_break + marker
         at = raw.find(wanted, start, end)
-        found = at >= 0
+        if at < 0:
+            continue
         for _ in range(_MAX_MARKERS):
-            if at < 0:
-                break
             yield at + 1
             at = raw.find(wanted, at + len(wanted), end)
-        if found:
-            return
+            if at < 0:
+                break
+        return
 
 
 def _before_break(raw: bytes, at: int) -> int:
-    if raw[at - 1 : at] == b"\n":
-        return at - 2 if raw[at - 2 : at - 1] == b"\r" else at - 1
-    return at - 1 if raw[at - 1 : at] == b"\r" else at
+    above = raw[max(at - 2, 0) : at]
+    return at - (2 if above == b"\r\n" else above.endswith((b"\r", b"\n")))
 
 
 def _content_type(fields: Fields, default: str) -> tuple[str, Mapping[str, str]]:
@@ -390,36 +388,36 @@ def parse_parameters(value: str) -> tuple[str, Mapping[str, str]]:
 def _parameters(value: str) -> tuple[str, Mapping[str, str]]:
     head, _, rest = value.partition(";")
     if "=" in head:  # a forgotten semicolon, or a forgotten type
-        head, rest = ("", value) if "/" not in head.partition("=")[0] else _split_leniently(value)
+        head, rest = _split_leniently(value) if "/" in head.partition("=")[0] else ("", value)
     raw = _raw_parameters(rest) if "=" in rest else []
+    head = head.partition("(")[0] if "/" in head else head  # a comment
     return clean(head.strip().strip('"').lower()), _decoded(raw) if raw else {}
 
 
 def _split_leniently(value: str) -> tuple[str, str]:
-    words = value.split(None, 1)
-    return (words[0].rstrip(";"), words[1]) if len(words) == 2 else (value, "")
+    head, *rest = value.split(None, 1)
+    return head.rstrip(";"), "".join(rest)
 
 
-def _raw_parameters(rest: str) -> list[tuple[str, str, bool]]:
-    """Names, values and whether they were quoted, in order."""
-    found: list[tuple[str, str, bool]] = []
+def _raw_parameters(rest: str) -> list[tuple[str, str]]:
+    """Names and values, in order."""
+    found: list[tuple[str, str]] = []
     at = 0
     while 0 <= at < len(rest) and len(found) < _MAX_PARAMETERS:
         match = _PARAMETER.match(rest, at)
         if match is None:
             at = rest.find(";", at + 1)
             continue
-        quoted = match[2] is not None
-        value = _ESCAPED.sub(r"\1", match[2]) if quoted else match[3].strip()
-        found.append((match[1].lower(), value, quoted))
+        value = match[3].strip() if match[2] is None else _ESCAPED.sub(r"\1", match[2])
+        found.append((match[1].lower(), value))
         at = match.end()
     return found
 
 
-def _decoded(raw: list[tuple[str, str, bool]]) -> dict[str, str]:
+def _decoded(raw: list[tuple[str, str]]) -> dict[str, str]:
     plain: dict[str, str] = {}
     sections: dict[str, dict[int, tuple[str, bool]]] = {}
-    for name, value, _ in raw:
+    for name, value in raw:
         section = _SECTION.match(name)
         if section:
             numbered = sections.setdefault(section[1], {})

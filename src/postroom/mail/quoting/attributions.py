@@ -70,8 +70,7 @@ def _abbreviated(kind: str) -> frozenset[str]:
 
 @cache
 def _small_words() -> frozenset[str]:
-    data = load("quotations")
-    words = (*words_of("small"), *words_of("openers"), *data["name_particles"])
+    words = (*words_of("small"), *words_of("openers"), *_listed("name_particles"))
     return frozenset(part for word in words for part in word.split())
 
 
@@ -81,8 +80,8 @@ def _opening_words() -> frozenset[str]:
 
 
 @cache
-def _weak_verbs() -> frozenset[str]:
-    return frozenset(load("quotations")["weak_verbs"])
+def _listed(kind: str) -> frozenset[str]:
+    return frozenset(load("quotations")[kind])
 
 
 @dataclass(slots=True)
@@ -177,16 +176,16 @@ def _settle_dates(tokens: list[_Token]) -> None:
 class _Evidence:
     """What a run of tokens holds."""
 
-    date: bool = False
-    year: bool = False
-    time: bool = False
-    zone: bool = False
-    address: bool = False
-    verb: bool = False
-    strong: bool = False
-    unknown: int = 0
-    names: int = 0
-    sentences: int = 0
+    date: bool
+    year: bool
+    time: bool
+    zone: bool
+    address: bool
+    verb: bool
+    strong: bool
+    unknown: int
+    names: int
+    sentences: int
 
 
 def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = False) -> int:
@@ -296,30 +295,28 @@ def _opens_date(tokens: list[_Token], at: int) -> bool:
 
 
 def _gather_evidence(tokens: list[_Token], *, inside: bool) -> _Evidence:
-    found = _Evidence(verb=inside, strong=inside)
-    kinds = {token.kind for token in tokens}
-    found.date = (
-        "date" in kinds
-        or ("month" in kinds and bool(kinds & {"number", "year"}))
-        or kinds >= {"number", "year", "time"}  # with a month in a language that we do not know
-    )
-    found.year = bool(kinds & {"year", "date"})
-    found.time, found.zone, found.address = "time" in kinds, "zone" in kinds, "address" in kinds
-    for token in tokens:
-        if token.kind == "verb":
-            found.verb = True
-            found.strong = found.strong or token.text.lower() not in _weak_verbs()
-        found.unknown += token.kind == "word"
-        found.names += token.kind == "name"
-        is_end = token.ends_sentence and token.kind in ("word", "verb")
-        found.sentences += is_end and token is not tokens[-1]
-    return found
+    kinds = [token.kind for token in tokens]
+    verbs = [token.text.lower() for token in tokens if token.kind == "verb"]
+    found = frozenset(kinds)
+    has_date = "date" in found or ("month" in found and not found.isdisjoint(("number", "year")))
+    return _Evidence(
+        # or a month in a language that we do not know
+        date=has_date or found >= {"number", "year", "time"},
+        year=not found.isdisjoint(("year", "date")),
+        time="time" in found, zone="zone" in found, address="address" in found,
+        verb=inside or bool(verbs),
+        strong=inside or not _listed("weak_verbs").issuperset(verbs),
+        unknown=kinds.count("word"), names=kinds.count("name"),
+        sentences=sum(t.ends_sentence and t.kind in ("word", "verb") for t in tokens[:-1]),
+    )  # fmt: skip
 
 
 def _is_complete(
     found: _Evidence, tokens: list[_Token], *, colon: bool, quote: bool, whole: bool
 ) -> bool:
     """Whether there is enough of a date, an address and a verb, and little else."""
+    if not (quote or found.address) and _is_by_writer(tokens):
+        return False
     opens = tokens[0].kind in _DATED or _opens_date(tokens, 0) or tokens[0].opens_line
     if not opens or found.names > 14:
         return False
@@ -345,6 +342,14 @@ def _is_complete(
     return dated and found.time and found.zone and 1 <= found.names <= 5
 
 
+def _is_by_writer(tokens: list[_Token]) -> bool:
+    """Whether nobody is named but the writer: `On 5 March I wrote:`."""
+    said = {token.text.lower() for token in tokens if token.kind in ("name", "word", "small")}
+    names = {token.text.lower() for token in tokens if token.kind == "name"}
+    writer = _listed("first_person")
+    return not said.isdisjoint(writer) and names <= writer
+
+
 def _ends_with_verb(tokens: list[_Token], *, inside: bool) -> bool:
     return inside or any(token.kind == "verb" for token in tokens[-2:])
 
@@ -352,25 +357,19 @@ def _ends_with_verb(tokens: list[_Token], *, inside: bool) -> bool:
 def _extend_upwards(text: str, tokens: list[_Token], at: int) -> int:
     """The start moved up over lines that belong to a wrapped attribution."""
     for _ in range(6):
-        above = _start_above(text, tokens, at)
-        if above < 0:
-            return at
+        if (above := _start_above(text, tokens, at)) < 0:
+            break
         at = above
     return at
 
 
 def _start_above(text: str, tokens: list[_Token], at: int) -> int:
     """The token of the line above with which the attribution begins, -1 if it does not there."""
-    first = tokens[at]
-    if not first.opens_line or at == 0:
+    if not tokens[at].opens_line:
         return -1
-    line = max((n for n in range(at) if tokens[n].opens_line), default=-1)
-    if line < 0:
-        return -1
-    for start in range(at - 1, line - 1, -1):
-        if _may_start(text, tokens, start) and _belongs(text, tokens, start, at):
-            return start
-    return -1
+    line = max((n for n in range(at) if tokens[n].opens_line), default=at)
+    starts = (n for n in range(at - 1, line - 1, -1) if _may_start(text, tokens, n))
+    return next((start for start in starts if _belongs(text, tokens, start, at)), -1)
 
 
 def _belongs(text: str, tokens: list[_Token], start: int, at: int) -> bool:

@@ -8,13 +8,14 @@ from functools import cache
 
 from postroom.mail.data import load
 from postroom.mail.quoting.attributions import LONGEST, has_verb
-from postroom.mail.text.prefilter import AROUND_HEADER, DECORATION
+from postroom.mail.text.prefilter import AROUND_HEADER, DECORATION, may_have_date
 
 _WORDS = load("quotations")
 HEADERS = {name: header for header, names in _WORDS["headers"].items() for name in names}
 _ORIGINALS = re.compile(f"(?:{'|'.join(_WORDS['originals'])})", re.IGNORECASE)
 _FORWARDS = re.compile(f"(?:{'|'.join(_WORDS['forwards'])})", re.IGNORECASE)
 _RULE = re.compile(r"[-_=*~#‐–—―─]{3,200}$")
+_CLOCK = re.compile(r"\d[:h]\d\d|\d\.\d\d(?!\.?\d)")
 _LONG_RULE = 4
 _MAX_HEADING = 200
 _NEXT_HEADER = re.compile(
@@ -31,9 +32,31 @@ def header_word(line: str) -> str:
     return HEADERS.get(line[:colon].strip(AROUND_HEADER).lower(), "") if colon > 0 else ""
 
 
-def has_more_headers(line: str) -> bool:
-    """Whether further header names are on the same line."""
-    return _NEXT_HEADER.search(line[:LONGEST]) is not None
+def is_header_block(lines: list[str], index: int) -> bool:
+    """`From: … Sent: … To: …`, as some programs put above the mail they answer."""
+    if index and lines[index - 1].startswith((">From ", "From ")):
+        return False  # the header of a patch, under its mbox line
+    first = lines[index]
+    if _NEXT_HEADER.search(first[:LONGEST]):
+        return "@" in first
+    block = [first, *(line for line in lines[index + 1 : index + 8] if header_word(line))]
+    kinds = {header_word(line) for line in block}
+    if not any("@" in line for line in block):
+        # a trip has From, To and Date as well, opening hours have From and To
+        is_timed = any(_CLOCK.search(line.replace("\u200e", "")) for line in block)
+        above = line_above(lines, index)
+        is_announced = above >= 0 and lines[above].rstrip().endswith((":", "："))
+        if "date" not in kinds or ("subject" not in kinds and (is_announced or not is_timed)):
+            return False
+    return len(kinds) >= 3 or kinds == {"from", "date"} or kinds == {"date", "to"}
+
+
+def line_above(lines: list[str], index: int) -> int:
+    """The last line with text of the few above one, -1 at the start."""
+    above = index - 1
+    while above >= 0 and index - above < 4 and not lines[above].strip():
+        above -= 1
+    return above
 
 
 def is_rule(line: str) -> bool:
@@ -54,13 +77,26 @@ def is_separator(line: str) -> bool:
     inner = line.strip(DECORATION)
     if not inner:
         return False
-    before = line[: line.index(inner[0])].strip()
-    after = line[line.rindex(inner[-1]) + 1 :].strip()
+    before, after = _around(line, inner)
     if found := _ORIGINALS.match(inner):
         is_whole = not inner[found.end() :].strip(" :.")
         return len(before) >= 2 or bool(before and after and is_whole)
-    is_ruled = len(before) >= 2 and len(after) >= 2 and (before + after).strip("-_=~*‐–—―─") == ""
-    return is_ruled and len(inner) <= _MAX_HEADING and has_verb(inner)
+    if before == after == ">>>":
+        return may_have_date(inner)
+    return is_ruled(line) and has_verb(inner)
+
+
+def is_ruled(line: str) -> bool:
+    """A short text between two rules."""
+    inner = line[:LONGEST].strip(DECORATION)
+    before, after = _around(line, inner) if inner else ("", "")
+    signs = (before + after).strip("-_=~*‐–—―─")
+    return min(len(before), len(after)) >= 2 and not signs and len(inner) <= _MAX_HEADING
+
+
+def _around(line: str, inner: str) -> tuple[str, str]:
+    """What stands before and behind the text of a line."""
+    return line[: line.index(inner[0])].strip(), line[line.rindex(inner[-1]) + 1 :].strip()
 
 
 def is_forward(line: str) -> bool:

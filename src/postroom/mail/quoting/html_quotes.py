@@ -58,7 +58,7 @@ def _quoted_groups(body: LexborNode) -> Iterator[list[LexborNode]]:
     for node in body.css(_QUOTES)[:_MAX_FOUND]:
         if not _is_inside(node, ids) and not is_forward(_text(node)[:200].strip()):
             ids.add(node.mem_id)
-            yield [node]
+            yield from _answered_groups(node) or [[node]]
     start = _first_break(body)
     if start is not None and not _is_inside(start, ids):
         for group in _following_groups(start, body):
@@ -66,6 +66,28 @@ def _quoted_groups(body: LexborNode) -> Iterator[list[LexborNode]]:
                 yield rest
     elif not ids and (last := _last_quote(body)) is not None:
         yield [last]
+
+
+def _answered_groups(node: LexborNode) -> list[list[LexborNode]]:
+    """The quotations of an element that holds the answers to them too, else none.
+
+    The first one begins with its attribution.
+    """
+    children: list[LexborNode] = []
+    child = node.first_child if node.tag == "div" else None
+    while child is not None and len(children) < _MAX_FOUND:
+        children.append(child)
+        child = child.next
+    quotes = [at for at, one in enumerate(children) if _is_quote(one)]
+    answers = children[quotes[0] :] if quotes else []
+    if not any(_text(one).strip() for one in answers if not _is_quote(one)):
+        return []
+    return [children[: quotes[0] + 1], *([children[at]] for at in quotes[1:])]
+
+
+def _is_quote(node: LexborNode) -> bool:
+    is_gmail = node.tag == "div" and "gmail_quote" in (node.attributes.get("class") or "")
+    return node.tag == "blockquote" or is_gmail
 
 
 def _first_break(body: LexborNode) -> LexborNode | None:

@@ -39,6 +39,11 @@ _RULE_STARTS = (" ", *_RULES)
 _FOOTER_RULE = re.compile(r"\s{0,3}(?:_{2,80}|-{5,80}|={5,80})\s{0,9}$")
 _LIST_FOOTER = pattern(_WORDS["list_footer"])
 _NAME_LINE = re.compile(r"\s{0,3}(?:/{1,2}|[-–—~]{1,2})\s{0,2}([^\W\d_][\w.'’ -]{0,40})\W{0,3}$")
+_POSTSCRIPT = pattern(_WORDS["postscript"])
+_DISCLAIMER = pattern(_WORDS["disclaimer"])
+_may_disclaim = prefilter(_DISCLAIMER.pattern)
+_MAX_DISCLAIMER_CHARS, _MAX_DISCLAIMER_LINES = 5_000, 60
+_SEGMENTS = re.compile(r"\s[·•∙]\s|\|")
 _SYMBOLS = re.compile(r"[\s.·•…*_~|=\u200b\u200c\u200d\u2060\ufeff\xad-]{1,20}$")
 
 
@@ -55,9 +60,10 @@ def find_signature(lines: list[str]) -> int:
             end = found
     if end < len(lines):
         return end
+    own = _postscript_end(lines)
     for _ in range(_MAX_ROUNDS):
         found = _sign_off(lines[:end])
-        if found >= end or not _has_text(lines[:found]):
+        if found >= end or found < own or not _has_text(lines[:found]):
             break
         end = found
         while end and not lines[end - 1].strip():
@@ -72,10 +78,20 @@ def _has_text(lines: list[str]) -> bool:
     return any(line.strip() for line in lines)
 
 
+def _postscript_end(lines: list[str]) -> int:
+    """The end of the paragraph of the last `PS: …`, which is text; 0 if there is none."""
+    for index in range(len(lines) - 1, max(-1, len(lines) - _MAX_LINES), -1):
+        if _POSTSCRIPT.match(lines[index]):
+            rest = (at for at in range(index, len(lines)) if not lines[at].strip())
+            return next(rest, len(lines))
+    return 0
+
+
 def _sign_off(lines: list[str]) -> int:
     """Where the last sign-off of some lines begins."""
     finders: tuple[Callable[[list[str]], int], ...] = (
-        _symbols, _sent_from, _device_sentence, _ruled, _closing, _name_line, _contacts,
+        _symbols, _sent_from, _device_sentence, _disclaimer, _ruled, _closing, _name_line,
+        _contacts,
     )  # fmt: skip
     for find in finders:
         if (found := find(lines)) < len(lines) and _has_text(lines[:found]):
@@ -156,6 +172,19 @@ def _device_sentence(lines: list[str]) -> int:
     )
 
 
+def _disclaimer(lines: list[str]) -> int:
+    """A last paragraph for whoever the mail was not meant for, as companies append it."""
+    start = chars = 0
+    for start in range(len(lines) - 1, max(-1, len(lines) - _MAX_DISCLAIMER_LINES), -1):
+        chars += len(lines[start])
+        if not lines[start].strip() or chars > _MAX_DISCLAIMER_CHARS:
+            start += 1
+            break
+    said = " ".join(line.strip() for line in lines[start:])
+    is_one = len(said.encode()) >= 60 and _may_disclaim(said) and _DISCLAIMER.search(said)
+    return start if is_one else len(lines)
+
+
 def _ruled(lines: list[str]) -> int:
     """A rule of underscores with a few short lines below."""
     for index in range(len(lines) - 2, max(-1, len(lines) - _MAX_BLOCK_LINES - 2), -1):
@@ -217,8 +246,14 @@ def _name_line(lines: list[str]) -> int:
 
 
 def _is_name(line: str, *, max_words: int) -> bool:
-    """A name, a position, a company: a few words that are no question."""
-    return len(line) <= 70 and len(line.split()) <= max_words and not line.endswith(("?", ":"))
+    """A name, a position, a company, or several: a few words each that are no question."""
+    if len(line) > 70 or line.endswith(("?", ":")):
+        return (
+            len(line) <= 140
+            and "|" in line
+            and all(_is_name(one, max_words=max_words) for one in line.split("|") if len(one) <= 70)
+        )
+    return all(len(one.split()) <= max_words for one in _SEGMENTS.split(line))
 
 
 def _contacts(lines: list[str]) -> int:

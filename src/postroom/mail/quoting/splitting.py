@@ -14,12 +14,14 @@ from postroom.mail.quoting.attributions import (
     is_only_verb,
 )
 from postroom.mail.quoting.headings import (
-    has_more_headers,
     header_word,
     is_forward,
+    is_header_block,
     is_rule,
+    is_ruled,
     is_separator,
     is_short_rule,
+    line_above,
     opens_notice,
     reply_marks,
 )
@@ -38,7 +40,6 @@ _MAX_BROKEN_LINES = 12
 _DECORATED, _EMPHASIS = frozenset("-_*=~#<>|‐—–―─ ["), frozenset("*_#~[")
 _SPARSE = re.compile(r"\d[-/.:年월]\s?\d")
 _OTHER_MARK = re.compile(OTHER_MARK, re.MULTILINE)
-_TIMED = re.compile(r"\d[:.h]\d\d|\b(?:19|20)\d\d\b")
 _PROMPTS = frozenset(load("quotations")["prompts"])
 _PROMPT = ">>> "
 _MAX_LOOKAHEAD = 2_000
@@ -47,8 +48,9 @@ _DIRECTION = " \t\xa0\u200e\u200f\u202c"
 _SENTENCE_ENDS = (":", "：", "-", "*")
 _VERB_TRAILING = " \t-*_:："
 _LINE_ENDS = frozenset("".join((*_SENTENCE_ENDS, _DIRECTION, _VERB_TRAILING)))
-_QUOTE_STARTS = (">", " >", "  >", "   >")
+_QUOTE_STARTS = (">", " >", "  >", "   >", "＞")
 _MARKS_OF_BROKEN = ("<", ">", "@", "mailto:")
+_MARKS_AROUND = "> \t"
 _NO_LINE_AFTER = "nothing"
 
 
@@ -115,7 +117,7 @@ class _QuotedLines:
         self._reply_marks = reply_marks(text) if has_reply_mark else frozenset()
         self._verb_lines = lines_with_verbs(text)
         self.quoted = [False] * len(self.lines)
-        if ">" in text:
+        if ">" in text or "＞" in text:
             starts = _QUOTE_STARTS  # mbox wrote the > of `>From `
             self.quoted = [
                 line.startswith(starts) and not line.startswith(">From ") for line in self.lines
@@ -125,7 +127,7 @@ class _QuotedLines:
         if True in self.quoted:
             self._unquote_prompts()
             self._unquote_broken_ends()
-            if "<<<" in text:
+            if _PROMPT in text:
                 self._unquote_enclosed()
             self._quote_wrapped_lines()
         self._headings = lines_with_headings(text)
@@ -155,8 +157,9 @@ class _QuotedLines:
 
     def _is_other_quote(self, mark: str, first: int, end: int) -> bool:
         above = self.lines[first - 1].strip() if first else ""
+        over = (above or (self.lines[first - 2] if first > 1 else "")).strip(_MARKS_AROUND)
         is_announced = (
-            above.endswith((":", "：")) and find_attribution(above, quote_follows=True) >= 0
+            over.endswith((":", "：")) and find_attribution(over, quote_follows=True) >= 0
         )
         if end - first < 2:
             return is_announced
@@ -191,9 +194,9 @@ class _QuotedLines:
                     self.quoted[index] = False
 
     def _unquote_enclosed(self) -> None:
-        """`>>> buy now <<<` is no quotation."""
+        """`>>> buy now <<<` is no quotation, nor is `>>> Ada 05.03.2024 15:12 >>>` above one."""
         for index, line in enumerate(self.lines):
-            if line.startswith(_PROMPT) and line.rstrip().endswith("<<<"):
+            if line.startswith(_PROMPT) and line.rstrip().endswith(("<<<", ">>>")):
                 self.quoted[index] = False
 
     def _quote_wrapped_lines(self) -> None:
@@ -263,7 +266,7 @@ class _QuotedLines:
         """The cut if a header block begins here, else -1."""
         if header_word(line) in ("from", "date") and self._looks_left:
             self._looks_left -= 1
-            if self._is_header_block(index):
+            if is_header_block(self.lines, index):
                 return self._above_rules(index)
         return -1
 
@@ -277,30 +280,13 @@ class _QuotedLines:
         is_sparse = len(line) <= 200 and self._is_alone(index) and _SPARSE.search(line)
         return self._attribution_cut(index) if is_sparse else -1
 
-    def _is_header_block(self, index: int) -> bool:
-        """`From: … Sent: … To: …`, as some programs put above the mail they answer."""
-        if index and self.lines[index - 1].startswith((">From ", "From ")):
-            return False  # the header of a patch, under its mbox line
-        kinds = {header_word(self.lines[index])}
-        if has_more_headers(self.lines[index]):
-            return "@" in self.lines[index]
-        block = [self.lines[index]]
-        for line in self.lines[index + 1 : index + 8]:
-            if kind := header_word(line):
-                kinds.add(kind)
-                block.append(line)
-        # a trip has From, To and Date as well
-        is_mail = "subject" in kinds or any("@" in line or _TIMED.search(line) for line in block)
-        if not is_mail:
-            return False
-        return len(kinds) >= 3 or kinds == {"from", "date"} or kinds == {"date", "to"}
-
     def _above_rules(self, index: int) -> int:
-        """A rule right above the quoted mail belongs to it."""
-        above = index - 1
-        while above >= 0 and index - above < 4 and not self.lines[above].strip():
-            above -= 1
-        return above if above >= 0 and is_rule(self.lines[above]) else index
+        """Headers and a rule or heading right above the quoted mail belong to it."""
+        while index and header_word(self.lines[index - 1]):
+            index -= 1
+        above = line_above(self.lines, index)
+        is_old = above >= 0 and (is_rule(self.lines[above]) or is_ruled(self.lines[above]))
+        return above if is_old else index
 
     def _attribution_cut(self, index: int) -> int:
         """Where all is quoted after an attribution without quote marks; -1 otherwise."""
@@ -323,7 +309,10 @@ class _QuotedLines:
             wider = find_attribution(broken[1], quote_follows=False)
             if wider >= 0:
                 (first, text), start = broken, wider
-        return self._split(first, text, start) if start >= 0 else -1
+        if start < 0:
+            return -1
+        cut = self._split(first, text, start)
+        return self._above_rules(cut) if cut and header_word(self.lines[cut - 1]) else cut
 
     def _lines_above(self, last: int, *, is_broken: bool = False) -> tuple[int, str]:
         """The few lines that end with `last`, up to an empty or quoted one.

@@ -214,6 +214,7 @@ def _headings() -> Callable[[str], list[int]]:
     lines = (
         f"{decoration}*(?:{forwards})",
         f"{decoration}*{marks}{decoration}*(?:{originals})",
+        r">>>[^\n]*\d[^\n]*>>>[\s]*$",
         rf"{decoration}*{rule}{rule}[^\n]*{letter}[^\n]*{rule}{rule}[\s]*$",
         rf"{blank}{rule}{rule}{blank}\n[\s]*[^\n]*(?:{notices})",
         rf"{blank}{rule}{rule}{blank}\n[\s]*(?:{decoration}|:)*(?:{earlier})",

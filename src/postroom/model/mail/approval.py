@@ -88,7 +88,8 @@ class GateRequest(NamedTuple):
     """A mail that asks to leave, whichever way it was made.
 
     `inbox` is a row number, `raw` the SHA-256 of its bytes. `external_recipients` are those to whom
-    it would leave, `authors` the ids of the keys whose policies hold.
+    it would leave, `authors` the ids of the keys whose policies hold. A scheduled mail `is_due`
+    when it passes again.
     """
 
     inbox: int
@@ -102,6 +103,7 @@ class GateRequest(NamedTuple):
     thread_id: str | None
     disclosures: tuple[str, ...]
     now: datetime
+    is_due: bool = False
 
 
 @dataclass(frozen=True, slots=True)

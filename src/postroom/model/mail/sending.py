@@ -124,6 +124,7 @@ class ReplyPreview:
     subject: str
     inbox_id: str
     quoted: str = ""
+    message_id: str = field(default="", metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, model_validator
 
 from postroom.calls.context import RequestContext, parse_request
-from postroom.calls.operation import operation, require_scope, thread_of
+from postroom.calls.operation import operation, require_scope
 from postroom.calls.request import OptionalId, Request, argument
-from postroom.errors import MailError
+from postroom.errors import MailError, NotFound
 from postroom.model.agent import ChangeOutcome, MailLine, NotRead
 from postroom.model.key import Scope
+from postroom.model.page import Slice
 from postroom.model.rule import DryRunPlan
-from postroom.operations.agent.finding import Ids, MailSelection
+from postroom.operations.agent.finding import Ids, MailSelection, find_in_thread, with_lists
 from postroom.operations.agent.writing import change_outcome
 from postroom.operations.mail.bulk_changes import (
     MessageChanges,
@@ -33,8 +35,7 @@ from postroom.operations.rules import (
 
 _SHOWN = 5
 _LISTS = ("add_labels", "remove_labels", "add_flags", "remove_flags")
-_FLAGS = {"read": "seen", "starred": "flagged", "important": "flagged"}
-_THREAD_MESSAGES = 100
+_MAX_MESSAGES = 1000
 
 
 def _as_filter(value: object) -> object:
@@ -61,19 +62,12 @@ class ChangeMail(MessageChanges):
     @classmethod
     def _as_written(cls, data: Any) -> Any:
         """Accept a single label or flag, and the names that other programs have for flags."""
-        if not isinstance(data, dict):
-            return data
-        lists = {name: data[name] for name in _LISTS if name in data}
-        for name, value in lists.items():
-            values = [value] if isinstance(value, str) else value
-            if name.endswith("flags") and isinstance(values, list):
-                values = [_FLAGS.get(str(flag), flag) for flag in values]
-            lists[name] = values
-        return {**data, **lists}
+        return with_lists(data, _LISTS) if isinstance(data, dict) else data
 
     @model_validator(mode="after")
     def _one_selection(self) -> Self:
-        if self.unsubscribe and self.model_fields_set != {"ids", "unsubscribe"}:
+        given = self.model_dump(exclude_defaults=True)
+        if self.unsubscribe and given.keys() != {"ids", "unsubscribe"}:
             raise ValueError("unsubscribe: can only be combined with ids")
         if bool(self.ids) + (self.filter is not None) + (self.plan_id is not None) != 1:
             raise ValueError("give one of ids, filter and plan_id")
@@ -84,16 +78,25 @@ class ChangeMail(MessageChanges):
 async def change_mail(ctx: RequestContext, request: ChangeMail) -> ChangeOutcome:
     if request.unsubscribe:
         return await _unsubscribe(ctx, request.ids)
-    changes = request.model_dump(mode="json", by_alias=True, exclude={"ids"}, exclude_unset=True)
-    ids = [message_id for id_ in request.ids for message_id in await _messages(ctx, id_)]
-    if ids:
-        changes["message_ids"] = list(dict.fromkeys(ids))[:1000]
+    omitted = {"ids", "unsubscribe"}
+    changes = request.model_dump(mode="json", by_alias=True, exclude=omitted, exclude_defaults=True)
+    ids, missing = await _messages(ctx, request.ids)
+    if request.ids:
+        changes["message_ids"] = ids or request.ids
     asked = parse_request(UpdateMessages, changes)
+    if missing and not ids:
+        return ChangeOutcome("failed", 0, failed=missing)
     if request.filter is not None:
         query = request.filter.query(ctx, mode="words")
         return plan_outcome(await plan_change(ctx, query, tuple(asked.actions())))
     result = await update_messages(ctx, asked)
-    return plan_outcome(result) if isinstance(result, DryRunPlan) else change_outcome(result)
+    if isinstance(result, DryRunPlan):
+        return plan_outcome(result)
+    done = change_outcome(result)
+    if not missing:
+        return done
+    status = "partial" if done.changed else "failed"
+    return replace(done, status=status, failed=(*(done.failed or ()), *missing))
 
 
 async def _unsubscribe(ctx: RequestContext, ids: list[str]) -> ChangeOutcome:
@@ -109,11 +112,22 @@ async def _unsubscribe(ctx: RequestContext, ids: list[str]) -> ChangeOutcome:
     return ChangeOutcome(status, done, failed=tuple(failed) or None)
 
 
-async def _messages(ctx: RequestContext, id_: str) -> list[str]:
-    if not id_.startswith("thr_"):
-        return [id_]
-    thread = await thread_of(ctx, id_, limit=_THREAD_MESSAGES)
-    return [message.id for message in thread.messages]
+async def _messages(
+    ctx: RequestContext, ids: Sequence[str]
+) -> tuple[list[str], tuple[NotRead, ...]]:
+    """The messages with these ids and those of these threads, and the threads that do not exist."""
+    found: list[str] = []
+    missing: list[NotRead] = []
+    for id_ in ids:
+        try:
+            if id_.startswith("thr_"):
+                rows = (await find_in_thread(ctx, id_, Slice(limit=_MAX_MESSAGES + 1))).rows
+                found += [row.id for row in rows]
+            else:
+                found.append(id_)
+        except NotFound as error:
+            missing.append(NotRead(id_, str(error)))
+    return list(dict.fromkeys(found)), tuple(missing)
 
 
 def plan_outcome(plan: DryRunPlan, *, note: str | None = None) -> ChangeOutcome:

@@ -8,7 +8,7 @@ sense, is plain text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal
@@ -20,10 +20,18 @@ from postroom.calls.operation import operation
 from postroom.calls.request import Id, Limit, argument
 from postroom.mail.text.fold import fold, words_of
 from postroom.model.agent import FileLine, FoundMail, MailLine
-from postroom.model.inbox import INBOX, OUTBOX, SENT
+from postroom.model.inbox import (
+    DRAFTS,
+    EVERY_MAILBOX,
+    INBOX,
+    OUTBOX,
+    SENT,
+    standard_mailbox,
+)
 from postroom.model.key import Scope
 from postroom.model.mail.message import Message, MessageRow
-from postroom.model.page import Page, Slice
+from postroom.model.mail.storage import MessageQuery
+from postroom.model.page import Found, Page, Slice
 from postroom.operations.mail.message_selection import MessageFilter, MessageSelection, find_page
 from postroom.operations.mail.messages import fair_max_length
 
@@ -41,6 +49,16 @@ async def inbox_addresses(ctx: RequestContext) -> dict[str, str]:
     """The address of each inbox, if there are several; a caller with one knows it."""
     found = await ctx.store.inboxes(ctx.visible, Slice(limit=1_000))
     return {inbox.id: inbox.address for inbox in found.rows} if found.total > 1 else {}
+
+
+async def find_in_thread(ctx: RequestContext, thread_id: str, page: Slice) -> Found[MessageRow]:
+    """Messages of a thread, newest first; those in Trash or Junk only if it has no others.
+
+    Raises NotFound.
+    """
+    query = MessageQuery(ctx.visible, thread_id=thread_id, page=page)
+    found = await ctx.store.messages(query)
+    return found if found.total else await ctx.store.messages(replace(query, mailbox=EVERY_MAILBOX))
 
 
 def line_of(message: Message, addresses: Mapping[str, str], **shown: Any) -> MailLine:
@@ -66,6 +84,12 @@ def line_of(message: Message, addresses: Mapping[str, str], **shown: Any) -> Mai
         findings=message.findings,
         **shown,
     )
+
+
+def text_of(message: Message, *, quoted: bool = False) -> dict[str, Any]:
+    """The text of a message for its line: what its writer wrote, or all of it if *quoted*."""
+    new = message.text if quoted or message.new_text is None else message.new_text
+    return {"text": new, "quoted_chars": len(message.text) - len(new) or None}
 
 
 def sender_of(message: Message) -> str:
@@ -107,6 +131,7 @@ _STATES: dict[str, Arguments] = {
     "flagged": {"flags": ["flagged"]},
     "important": {"flags": ["flagged"]},
     "answered": {"flags": ["answered"]},
+    "draft": {"mailbox": "Drafts"},
     "sent": {"mailbox": "Sent"},
     "inbox": {"mailbox": "Inbox"},
     "trash": {"mailbox": "Trash"},
@@ -123,12 +148,13 @@ _PLACES = {"anywhere": "*", "all": "*", "spam": "Junk", "bin": "Trash", "drafts"
 def with_operators(data: Any) -> Any:
     """Arguments with those that the operators in q represent; a separate argument takes precedence.
 
-    Dates may be like those of operators too: `yesterday`, `7d`.
+    Dates may be like those of operators too: `yesterday`, `7d`. An empty text is no filter.
     """
     if not isinstance(data, dict):
         return data
     now = datetime.now(UTC)
-    data = {**data, **_dates(data, now)}
+    data = {name: value for name, value in data.items() if value != ""}
+    data = {**with_lists(data, ("labels", "flags")), **_dates(data, now)}
     name_of_q = "q" if "q" in data else "query"
     q = data.get(name_of_q)
     if not isinstance(q, str) or ":" not in q or data.get("mode") == "exact":
@@ -136,6 +162,24 @@ def with_operators(data: Any) -> Any:
     rest, found = split_operators(q, now)
     given = {name: value for name, value in data.items() if name != name_of_q}
     return {**found, **given, **({"q": rest} if rest else {})} if found or rest != q else data
+
+
+_FLAGS = {"read": "seen", "starred": "flagged", "important": "flagged"}
+"""The names that other programs have for flags."""
+
+
+def with_lists(data: Arguments, names: Sequence[str]) -> Arguments:
+    """Arguments with lists in place of single labels and flags, and with our names of flags."""
+    found: Arguments = {}
+    for name in names:
+        values = data.get(name)
+        if isinstance(values, str):
+            values = [values] if values else []
+        if name.endswith("flags") and isinstance(values, list):
+            values = [_FLAGS.get(str(flag), flag) for flag in values]
+        if name in data:
+            found[name] = values
+    return {**data, **found}
 
 
 def _dates(data: Arguments, now: datetime) -> Arguments:
@@ -219,8 +263,8 @@ def _age(name: str) -> Read:
 
 
 _OPERATORS: dict[str, Read] = {
-    "from": _as("from"),
-    "to": _as("to"),
+    "from": lambda value, _: {"mailbox": SENT} if value.lower() == "me" else {"from": value},
+    "to": lambda value, _: {} if value.lower() == "me" else {"to": value},
     "cc": _as("to"),
     "bcc": _as("to"),
     "subject": _as("subject"),
@@ -236,7 +280,9 @@ _OPERATORS: dict[str, Read] = {
     "date": _on,
     "after": _date("after_date"),
     "since": _date("after_date"),
+    "newer": _date("after_date"),
     "before": _date("before_date"),
+    "older": _date("before_date"),
     "until": _date("before_date"),
     "newer_than": _age("after_date"),
     "older_than": _age("before_date"),
@@ -290,7 +336,8 @@ class FindMail(MailSelection, MessageFilter):
 @operation(Scope.READ)
 async def find_mail(ctx: RequestContext, request: FindMail) -> FoundMail:
     page = await find_page(ctx, request)
-    if page.hint and "mode" not in request.model_fields_set:
+    hint = None if page.total else await _elsewhere(ctx, request)
+    if not page.total and hint is None and request.q and "mode" not in request.model_fields_set:
         page = await _nearest(ctx, request, page)
     whole = await ctx.store.messages_by_id([row.id for row in page.results], ctx.visible)
     addresses = {} if request.inbox_id or request.thread_id else await inbox_addresses(ctx)
@@ -302,10 +349,21 @@ async def find_mail(ctx: RequestContext, request: FindMail) -> FoundMail:
     inbox = None
     if len({line.inbox for line in lines}) == 1:
         inbox, lines = lines[0].inbox, tuple(replace(line, inbox=None) for line in lines)
-    hint = page.hint
-    if not lines and (text := _SYNTAX.search(request.q or "")):
-        hint = _PLAIN_TEXT.format(text[0])
+    if hint is None:
+        text = None if lines else _SYNTAX.search(request.q or "")
+        hint = _PLAIN_TEXT.format(text[0]) if text else page.hint
     return FoundMail(page.total, lines, inbox, hint)
+
+
+async def _elsewhere(ctx: RequestContext, request: FindMail) -> str | None:
+    """Where what was not found is: among the drafts, or in a mailbox that is left out."""
+    if standard_mailbox(request.mailbox or "") == DRAFTS:
+        return "drafts are in list_outgoing, and read_mail reads them"
+    if request.mailbox or request.cursor or request.mode == "hybrid":
+        return None
+    everywhere = request.model_copy(update={"mailbox": EVERY_MAILBOX, "limit": 1})
+    hidden = (await find_page(ctx, everywhere)).total
+    return f"{hidden} in Trash or Junk; mailbox=* finds them" if hidden else None
 
 
 async def _nearest(
@@ -316,6 +374,8 @@ async def _nearest(
         found = await find_page(ctx, request.model_copy(update={"q": words}))
         if found.results:
             return replace(found, hint=f"{_NOT_ALL}these have {words}")
+    if nothing.hint is None:
+        return nothing
     by_meaning = {"mode": "hybrid", "sort": "newest", "limit": min(request.limit, _NEAREST)}
     found = await find_page(ctx, request.model_copy(update=by_meaning))
     if not found.results:
@@ -330,7 +390,7 @@ def _significant_words(q: str) -> str:
     from postroom.mail.text.terms import STOP_WORDS
 
     words = list(words_of(fold(q)))
-    bare = [word.strip(".,;!?'") for word in words]
+    bare = [word.strip(".,:;!?'*()") for word in words]
     kept = [word for word in bare if word and word not in STOP_WORDS | _OF_QUESTIONS]
     return " ".join(f'"{w}"' if " " in w else w for w in kept) if kept != words else ""
 
@@ -339,7 +399,7 @@ def _line(
     request: FindMail, row: MessageRow, message: Message, addresses: dict[str, str]
 ) -> MailLine:
     if request.text:
-        return line_of(message, addresses, text=message.new_text or message.text)
+        return line_of(message, addresses, **text_of(message))
     return line_of(message, addresses, snippet=_snippet_for(row, message, request.q or "") or None)
 
 

@@ -7,9 +7,11 @@ from typing import Annotated
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import Limit, Request, argument
+from postroom.errors import InvalidInput
 from postroom.model.agent import MemoryLine, MemoryOutcome, RecallResult
 from postroom.model.key import Scope
 from postroom.model.memory import DEFAULT_NAMESPACE
+from postroom.operations.mail.messages import fair_max_length
 from postroom.operations.memories import (
     TEXT,
     Expiry,
@@ -57,11 +59,22 @@ class Recall(Request):
     ] = None
     key: Annotated[Key | None, argument("Or the key of one.", "ana/invoices")] = None
     limit: Limit = 5
+    offset: Annotated[
+        int, argument("Continue the text of a key from next_offset.", 12000, ge=0, le=2**53)
+    ] = 0
     namespace: Namespace = DEFAULT_NAMESPACE
+
+
+_CHARS = 30_000
+"""The length of all texts of an answer together: 7,500 tokens."""
+
+_CUT = "next_offset: the text goes on; pass it as offset, with the key"
 
 
 @operation(Scope.READ)
 async def recall(ctx: RequestContext, request: Recall) -> RecallResult:
+    if request.offset and request.key is None:
+        raise InvalidInput("offset: continue one text at a time; give its key")
     namespace, note = request.namespace, None
     if request.key is not None:
         keys = [request.key]
@@ -72,8 +85,22 @@ async def recall(ctx: RequestContext, request: Recall) -> RecallResult:
     else:
         listed = MemoryList(limit=request.limit, namespace=namespace)
         keys = [row.key for row in (await memory_list(ctx, listed)).results]
-    read = [await memory_get(ctx, MemoryGet(key=key, namespace=namespace)) for key in keys]
-    lines = [MemoryLine(m.key, m.text, m.updated_at, m.trust, tags=m.tags or None) for m in read]
+    whole = {"namespace": namespace, "max_chars": 100_000}
+    read = [await memory_get(ctx, MemoryGet(key=key, **whole)) for key in keys]
+    end = request.offset + fair_max_length([len(m.text) - request.offset for m in read], _CHARS)
+    lines = [
+        MemoryLine(
+            m.key,
+            m.text[request.offset : end],
+            m.updated_at,
+            m.trust,
+            tags=m.tags or None,
+            next_offset=end if end < len(m.text) else None,
+        )
+        for m in read
+    ]
+    if any(line.next_offset for line in lines):
+        note = f"{note}; {_CUT}" if note else _CUT
     return RecallResult(tuple(lines), note=note)
 
 

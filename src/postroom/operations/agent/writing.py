@@ -9,8 +9,10 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BeforeValidator, model_validator
 
+from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import message_of, only_inbox, operation, require_scope
+from postroom.calls.receipts import note_suspicious
 from postroom.calls.request import (
     MAILBOX_OR_NONE,
     Accepts,
@@ -22,6 +24,8 @@ from postroom.calls.request import (
     one_of,
 )
 from postroom.errors import InvalidInput, MailError, about_mail
+from postroom.mail.addresses import format_address
+from postroom.mail.html.html import html_to_text
 from postroom.mail.text.fold import MAX_WORDS, fold, words_of
 from postroom.model.agent import (
     ChangeOutcome,
@@ -39,10 +43,12 @@ from postroom.model.page import Slice
 from postroom.operations.agent.finding import Ids
 from postroom.operations.outgoing.drafts import (
     CreateDraft,
+    DeleteDraft,
     ListDrafts,
     SendDraft,
     UpdateDraft,
     create_draft,
+    delete_draft,
     list_drafts,
     send_draft,
     update_draft,
@@ -60,13 +66,14 @@ from postroom.operations.outgoing.sending import (
     SendMessage,
     Subject,
     forward_message,
+    outgoing_forward_of,
+    outgoing_reply_of,
     reply_to_message,
     send_message,
 )
 from postroom.operations.rules import DeleteRule, UndoRulePlan, delete_rule, undo_rule_plan
-from postroom.sending.mail_options import Addresses
+from postroom.sending.mail_options import Addresses, MailOptions
 from postroom.sending.outgoing_mail import AttachmentInput
-from postroom.sending.replies import forward_mail_of, reply_mail_of
 from postroom.sending.submission import SendOptions
 
 W = TypeVar("W", bound="AgentMailArguments")
@@ -136,21 +143,19 @@ async def send_mail(ctx: RequestContext, request: SendMail) -> SendOutcome:
 
 
 async def _send(ctx: RequestContext, request: SendMail) -> SendOutcome:
-    mail = _arguments(request, "to", "cc", "bcc", "subject", "attachments")
+    mail = _arguments(request, "to", "cc", "bcc", "subject")
     if request.draft_id is not None:
         return await _send_draft(ctx, request, mail)
     inbox_id = None if request.sender else (await only_inbox(ctx, argument="from")).id
     mail |= {"from": request.sender, "inbox_id": inbox_id}
     if request.draft:
-        return await _saved(ctx, **mail, send_at=request.send_at)
+        return await _saved(ctx, mail)
     return send_outcome(await send_message(ctx, SendMessage(**mail, **_sending(request))))
 
 
 async def _send_draft(ctx: RequestContext, request: SendMail, mail: dict[str, Any]) -> SendOutcome:
     draft_id = request.draft_id or ""
     changes = {name: value for name, value in mail.items() if value not in (None, [], "")}
-    if request.send_at is not None:
-        changes["send_at"] = request.send_at
     if changes:
         await update_draft(ctx, UpdateDraft(draft_id=draft_id, **changes))
     if request.draft:
@@ -173,22 +178,16 @@ async def reply_mail(ctx: RequestContext, request: ReplyMail) -> SendOutcomes:
 
 
 async def _reply(ctx: RequestContext, request: ReplyMail, message_id: str) -> SendOutcome:
-    mail = _arguments(request, "attachments")
+    mail = _arguments(request)
+    if request.body is None:
+        mail["body_text"] = (await in_thread(html_to_text, request.html or "")).text
+    sending = _sending(request, message_id)
+    asked = ReplyToMessage(message_id=message_id, reply_all=request.all, **mail, **sending)
     if not request.draft:
-        sending = _sending(request, message_id)
-        asked = ReplyToMessage(message_id=message_id, reply_all=request.all, **mail, **sending)
         return send_outcome(await reply_to_message(ctx, asked))
-    parent = await message_of(ctx, message_id)
-    reply = await reply_mail_of(ctx, parent, request.body or "", reply_all=request.all)
-    return await _saved(
-        ctx,
-        to=[_typed(pair) for pair in reply.to],
-        cc=[_typed(pair) for pair in reply.cc],
-        subject=reply.subject,
-        in_reply_to=parent.id,
-        send_at=request.send_at,
-        **mail,
-    )
+    reply = await outgoing_reply_of(ctx, asked)
+    to, cc = ([format_address(*pair) for pair in pairs] for pairs in (reply.to, reply.cc))
+    return await _saved(ctx, {**mail, "to": to, "cc": cc, "in_reply_to": message_id})
 
 
 class ForwardMail(AgentMailArguments):
@@ -206,26 +205,17 @@ async def forward_mail(ctx: RequestContext, request: ForwardMail) -> SendOutcome
 
 
 async def _forward(ctx: RequestContext, request: ForwardMail, message_id: str) -> SendOutcome:
+    mail = _arguments(request, "to")
+    asked = ForwardMessage(message_id=message_id, **mail, **_sending(request, message_id))
     if not request.draft:
-        asked = ForwardMessage(
-            message_id=message_id,
-            to=request.to,
-            body_text=request.body,
-            attachments=request.attachments,
-            **_sending(request, message_id),
-        )
         return send_outcome(await forward_message(ctx, asked))
-    original = await message_of(ctx, message_id)
-    mail = forward_mail_of(original, request.body, [])
-    return await _saved(
-        ctx,
-        to=request.to,
-        subject=mail.subject,
-        body_text=mail.text,
-        attachments=[*mail.attachments_in, *request.attachments],
-        inbox_id=original.inbox_id,
-        send_at=request.send_at,
-    )
+    await note_suspicious(
+        ctx, await message_of(ctx, message_id)
+    )  # the draft itself names no message
+    forward = await outgoing_forward_of(ctx, asked)
+    mail |= {"subject": forward.subject, "inbox_id": forward.inbox_id}
+    mail |= {"body_text": forward.text, "body_html": forward.html}
+    return await _saved(ctx, {**mail, "attachments": forward.attachments_in})
 
 
 async def _each(
@@ -275,26 +265,25 @@ async def _addresses_of(ctx: RequestContext, name: str) -> list[str]:
     return list(dict.fromkeys([*own, *senders]))[:_MAX_KNOWN]
 
 
+_OF_EVERY_MAIL = ("attachments", "send_at", *MailOptions.model_fields)
+
+
 def _arguments(request: AgentMailArguments, *names: str) -> dict[str, Any]:
-    """The arguments of a mail in the words of the other toolsets."""
+    """The arguments of a mail in the words of the other toolsets, also for a draft."""
     texts = {"body_text": request.body, "body_html": request.html}
-    return texts | {name: getattr(request, name) for name in names}
+    return texts | {name: getattr(request, name) for name in (*names, *_OF_EVERY_MAIL)}
 
 
 def _sending(request: AgentMailArguments, message_id: str = "") -> dict[str, Any]:
-    """The arguments of every send; each of several mails has its own key."""
-    arguments = {name: getattr(request, name) for name in SendOptions.model_fields}
+    """How to send a mail; each of several mails has its own key."""
+    names = SendOptions.model_fields.keys() - _OF_EVERY_MAIL
+    arguments = {name: getattr(request, name) for name in names}
     if message_id and request.idempotency_key:
         arguments["idempotency_key"] = f"{request.idempotency_key[:180]}/{message_id}"
     return arguments
 
 
-def _typed(pair: tuple[str, str]) -> str:
-    name, address = pair
-    return f'"{name}" <{address}>' if name.isascii() and name and '"' not in name else address
-
-
-async def _saved(ctx: RequestContext, **mail: Any) -> SendOutcome:
+async def _saved(ctx: RequestContext, mail: dict[str, Any]) -> SendOutcome:
     draft: Draft = await create_draft(ctx, CreateDraft(**mail))
     return SendOutcome(draft.id, "draft", send_at=draft.send_at)
 
@@ -326,8 +315,10 @@ class ListOutgoing(Request):
 async def list_outgoing(ctx: RequestContext, request: ListOutgoing) -> FoundMail:
     waiting = await list_outbox(ctx, ListOutbox(limit=request.limit))
     drafts = await list_drafts(ctx, ListDrafts(limit=request.limit))
-    lines = [*map(_entry_line, waiting.results), *map(_draft_line, drafts.results)]
-    return FoundMail(waiting.total + drafts.total, tuple(lines[: request.limit]))
+    lines = [*map(_entry_line, waiting.results), *map(draft_line, drafts.results)]
+    total = waiting.total + drafts.total
+    hint = "limit shows up to 100" if total > request.limit else None
+    return FoundMail(total, tuple(lines[: request.limit]), hint=hint)
 
 
 def _entry_line(entry: OutboxEntry) -> MailLine:
@@ -341,7 +332,8 @@ def _entry_line(entry: OutboxEntry) -> MailLine:
     )
 
 
-def _draft_line(draft: Draft) -> MailLine:
+def draft_line(draft: Draft, **shown: Any) -> MailLine:
+    """A draft in short; *shown* adds its text and more."""
     return MailLine(
         id=draft.id,
         subject=draft.subject,
@@ -349,13 +341,14 @@ def _draft_line(draft: Draft) -> MailLine:
         to=draft.to[:5],
         status="draft",
         send_at=draft.send_at,
+        **shown,
     )
 
 
 class Undo(Request):
-    """Undo a change (undo_id), cancel unsent mail (it becomes a draft), or delete a rule."""
+    """Undo a change (undo_id), cancel unsent mail (then a draft), or delete a draft or rule."""
 
-    id: Annotated[Id, argument("undo_id, or the id of a mail or rule.", "pln_5r2x7h")]
+    id: Annotated[Id, argument("undo_id, or the id of a mail, draft or rule.", "pln_5r2x7h")]
 
 
 @operation(Scope.WRITE, other_scope=Scope.SEND)
@@ -368,10 +361,13 @@ async def undo(ctx: RequestContext, request: Undo) -> ChangeOutcome | SendOutcom
     if request.id.startswith("rul_"):
         rule = await delete_rule(ctx, DeleteRule(rule_id=request.id))
         return SendOutcome(rule.id, "deleted")
+    if request.id.startswith("drf_"):
+        await delete_draft(ctx, DeleteDraft(draft_id=request.id))
+        return SendOutcome(request.id, "deleted")
     if not request.id.startswith("pln_"):
         raise InvalidInput(
             f"{request.id} cannot be undone; give an undo_id (pln_…), a mail that has not been "
-            "sent (msg_…) or a rule (rul_…)"
+            "sent (msg_…), a draft (drf_…) or a rule (rul_…)"
         )
     return change_outcome(await undo_rule_plan(ctx, UndoRulePlan(plan_id=request.id)))
 

@@ -23,6 +23,7 @@ from postroom.errors import (
     TooLarge,
     WriteDisabled,
 )
+from postroom.mail.mime.decoding import REPLACEMENT
 from postroom.model.imap import (
     MAX_MAILBOX_CHARS,
     ImapAccount,
@@ -236,6 +237,11 @@ async def list_live_mailboxes(ctx: RequestContext, request: ListLiveMailboxes) -
     found: list[ImapMailbox] = []
     with issues.collect():
         found = await live.read(account.account_id, work)
+    usable = [mailbox for mailbox in found if _is_usable(mailbox.name)]
+    if len(usable) < len(found):
+        text = f"{len(found) - len(usable)} mailboxes cannot be named by a tool and are left out"
+        issues.add("left_out", f"{text}: their names are too long or have invalid characters")
+    found = usable
     if len(found) > MAX_MAILBOXES:
         text = f"there are {len(found)} mailboxes; the first {MAX_MAILBOXES} are shown"
         issues.add("truncated", f"{text}, those with a special use first")
@@ -259,6 +265,11 @@ def without_controls(text: str) -> str:
     if _SURROGATE.search(text):
         raise ValueError("must not contain an unpaired surrogate")
     return text
+
+
+def _is_usable(name: str) -> bool:
+    is_clean = not _CONTROL.search(name) and REPLACEMENT not in name
+    return is_clean and len(name) <= MAX_MAILBOX_CHARS
 
 
 LiveMailbox = Annotated[

@@ -79,35 +79,37 @@ async def update_live_flags(ctx: RequestContext, request: UpdateLiveFlags) -> Li
     remove = tuple(dict.fromkeys(request.remove_flags or ()))
     has_added = has_removed = False
     flags: tuple[str, ...] | None = None
-    issues = Issues(message_id=str(at), uid=at.uid)
-    with issues.collect():
+    steps = Steps(message_id=str(at), uid=at.uid)
+    with steps.collect():
         async with live.session(account.account_id) as session:
-            await _select(session, at, issues)
+            await _select(session, at, steps)
             if add:
-                with issues.collect("add_flags"):
+                with steps.step("add_flags"):
                     await session.change_flags(at, add=add)
                     has_added = True
             if remove:
-                with issues.collect("remove_flags"):
+                with steps.step("remove_flags"):
                     await session.change_flags(at, remove=remove)
                     has_removed = True
-            with issues.collect("fetch_flags"):
+            with steps.collect("fetch_flags"):
                 flags = await session.flags(at)
+    has_changed = has_added or has_removed
     if flags is not None:
-        # A server may accept a change and not store it (PERMANENTFLAGS).
+        # A server may accept a change and not store all of it (PERMANENTFLAGS).
         lost = [flag for flag in add if flag.lower() not in _folded(flags)]
+        left = [flag for flag in remove if flag.lower() in _folded(flags)]
+        has_changed = (has_added and lost != [*add]) or (has_removed and left != [*remove])
         if has_added and lost:
             has_added = False
             message = f"the server accepted, but did not store, {' '.join(lost)}"
-            issues.add("not_applied", message, stage="add_flags")
-        left = [flag for flag in remove if flag.lower() in _folded(flags)]
+            steps.add("not_applied", message, stage="add_flags")
         if has_removed and left:
             has_removed = False
             message = f"the server did not remove {' '.join(left)}"
-            issues.add("not_applied", message, stage="remove_flags")
-    status = issues.status(has_result=has_added or has_removed)
+            steps.add("not_applied", message, stage="remove_flags")
+    status = steps.status(has_result=has_changed)
     requested, applied = (add, remove), (has_added, has_removed)
-    return LiveFlags(status, issues.all, account.account_id, str(at), flags, *requested, *applied)
+    return LiveFlags(status, steps.all, account.account_id, str(at), flags, *requested, *applied)
 
 
 async def _select(
@@ -152,7 +154,8 @@ async def copy_live_message(ctx: RequestContext, request: CopyLiveMessage) -> Li
             copy = await _fetch_message(live, at, steps, ctx.limits.message_bytes)
             if copy is not None:
                 await _append(live, target.account_id, mailbox, copy, steps)
-    status = steps.status(has_result=steps.succeeded == steps.attempted > 0)
+    needed = 1 if source == target else 2
+    status = steps.status(has_result=steps.succeeded == needed)
     accounts, mailboxes = (source.account_id, target.account_id), (at.mailbox, mailbox)
     counts = (steps.attempted, steps.succeeded)
     return LiveCopy(

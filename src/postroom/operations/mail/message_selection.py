@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -168,11 +169,18 @@ def folded(name: str, text: str | None) -> str | None:
     return found
 
 
+_NAMED_ADDRESS = re.compile(r"[^<>]*<([^<>\s]+@[^<>\s]+)>\s*")
+
+
 def name_and_words(
     argument: str, name: str | None, *, is_split: bool
 ) -> tuple[str | None, tuple[str, ...]]:
-    """An address or name as a whole or, if it *is_split*, its words. Raises InvalidInput."""
-    whole = folded(argument, name)
+    """An address or name as a whole or, if it *is_split*, its words. Raises InvalidInput.
+
+    Of `Ana Lima <ana@example.com>`, the address counts.
+    """
+    written = _NAMED_ADDRESS.fullmatch(name or "")
+    whole = folded(argument, written[1] if written else name)
     if whole is None or not is_split or " " not in whole:
         return whole, ()
     return None, _split_words(argument, whole)

@@ -92,11 +92,12 @@ async def _unsubscribe(
 
 async def _click(ctx: RequestContext, url: str) -> str | None:
     """Post the request of RFC 8058; returns why it was not accepted."""
+    client = ctx.webhook_client.public()
     try:
-        ctx.webhook_client.check(url)
+        client.check(url)
     except InvalidInput as error:
         return str(error)
-    posted = await ctx.webhook_client.post(url, _HEADERS, _BODY)
+    posted = await client.post(url, _HEADERS, _BODY)
     if posted.is_success:
         await ctx.store.record_audit()
         return None

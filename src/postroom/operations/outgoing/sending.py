@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from postroom.blocking import in_thread
 from postroom.calls import request
@@ -17,10 +17,11 @@ from postroom.calls.request import (
     OptionalId,
     OptionalInboxName,
     argument,
+    check_kinds,
     not_both,
     one_of,
 )
-from postroom.errors import about_mail
+from postroom.errors import InvalidInput, about_mail
 from postroom.mail.addresses import format_address, parse_address_list
 from postroom.mail.compose import reply_subject
 from postroom.mail.html.html import html_to_text
@@ -42,12 +43,32 @@ Subject = Annotated[
     str, argument("The subject.", "Hello", max_length=998), Accepts({"pattern": request.LINE})
 ]
 Body = Annotated[str, Field(max_length=5_000_000)]
+
+
+def _message_or_message_id(given: str | None) -> str | None:
+    """Refuse the id of something else, which would pass for a Message-ID. Raises InvalidInput."""
+    kind, mark, _ = (given or "").partition("_")
+    if given and mark and kind in ("thr", "att", "inb", "drf") and "@" not in given:
+        instead = "give it as thread_id" if kind == "thr" else "give the id of a message"
+        raise InvalidInput(f"in_reply_to: {given} is not a msg_ id; {instead}")
+    return given
+
+
+def _thread_id(given: str | None) -> str | None:
+    check_kinds(thread_id=given)
+    return given
+
+
 InReplyTo = Annotated[
     str | None,
     argument("What this answers: id or Message-ID.", "msg_4h8t2w", max_length=998),
+    BeforeValidator(lambda given: given.strip() if isinstance(given, str) else given),
+    AfterValidator(_message_or_message_id),
     Accepts({"pattern": request.MESSAGE_ID_OR_NONE, "maxLength": None}),
 ]
-InThread = Annotated[OptionalId, argument("Reply in this thread.", "thr_9d3f1x")]
+InThread = Annotated[
+    OptionalId, AfterValidator(_thread_id), argument("Reply in this thread.", "thr_9d3f1x")
+]
 SOME_BODY = one_of(
     "body", ("body_text", "body_html"), "give body_text or body_html, or both", may_be_empty=True
 )
@@ -178,10 +199,11 @@ class ReplyToMessage(SendOptions):
 async def reply_to_message(ctx: RequestContext, request: ReplyToMessage) -> Sent:
     check_files(ctx, request.attachments)
     with about_mail():
-        return await send_once(ctx, request, _reply)
+        return await send_once(ctx, request, outgoing_reply_of)
 
 
-async def _reply(ctx: RequestContext, request: ReplyToMessage) -> OutgoingMail:
+async def outgoing_reply_of(ctx: RequestContext, request: ReplyToMessage) -> OutgoingMail:
+    """The outgoing mail of a reply. Raises NotFound, Conflict."""
     parent = await message_of(ctx, request.message_id)
     if request.automatic:
         await refuse_loop(ctx, parent)
@@ -203,7 +225,8 @@ async def preview_reply(ctx: RequestContext, request: PreviewReply) -> ReplyPrev
     parent = await message_of(ctx, request.message_id)
     mail = await reply_mail_of(ctx, parent, "", reply_all=request.reply_all)
     to, cc = (tuple(format_address(*pair) for pair in pairs) for pairs in (mail.to, mail.cc))
-    return ReplyPreview(to, cc, reply_subject(parent.subject), parent.inbox_id, quoted_text(parent))
+    subject, quoted = reply_subject(parent.subject), quoted_text(parent)
+    return ReplyPreview(to, cc, subject, parent.inbox_id, quoted, message_id=parent.id)
 
 
 class PreviewForward(OneMessage):
@@ -214,7 +237,8 @@ class PreviewForward(OneMessage):
 async def preview_forward(ctx: RequestContext, request: PreviewForward) -> ReplyPreview:
     original = await message_of(ctx, request.message_id)
     mail = forward_mail_of(original, "", [])
-    return ReplyPreview((), (), mail.subject, original.inbox_id, mail.text or "")
+    text, about = mail.text or "", original.id
+    return ReplyPreview((), (), mail.subject, original.inbox_id, text, message_id=about)
 
 
 class ForwardMessage(SendOptions):
@@ -233,10 +257,11 @@ class ForwardMessage(SendOptions):
 async def forward_message(ctx: RequestContext, request: ForwardMessage) -> Sent:
     needs_read(ctx, "a forward sends stored mail to others")
     with about_mail():
-        return await send_once(ctx, request, _forward)
+        return await send_once(ctx, request, outgoing_forward_of)
 
 
-async def _forward(ctx: RequestContext, request: ForwardMessage) -> OutgoingMail:
+async def outgoing_forward_of(ctx: RequestContext, request: ForwardMessage) -> OutgoingMail:
+    """The outgoing mail of a forward. Raises NotFound."""
     original = await message_of(ctx, request.message_id)
     outgoing_mail = forward_mail_of(original, request.body_text, addresses_of("to", request.to))
     outgoing_mail.cc = addresses_of("cc", request.cc)

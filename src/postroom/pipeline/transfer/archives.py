@@ -48,7 +48,9 @@ _KNOWN = re.compile(
 
 def has_mail_header(raw: bytes) -> bool:
     """Whether it begins with header fields, one of which is of RFC 5322 or of a mail server."""
-    head = raw[:_HEAD_BYTES].lstrip().replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    head = raw[:_HEAD_BYTES].lstrip()
+    if b"\r" in head:
+        head = head.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     fields = head.partition(b"\n\n")[0]
     return bool(_FIRST_LINE.match(fields) and _KNOWN.search(fields))
 

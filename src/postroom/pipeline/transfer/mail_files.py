@@ -16,10 +16,11 @@ from typing import IO, Any, Literal
 
 from postroom.errors import InvalidInput
 from postroom.model.inbox import (
+    DRAFTS,
     EVERY_MAILBOX,
-    STANDARD_MAILBOXES,
+    OUTBOX,
     TRASH,
-    WELL_KNOWN_MAILBOXES,
+    standard_mailbox,
 )
 from postroom.model.mail.message import FLAGS
 from postroom.pipeline.transfer.archives import (
@@ -40,11 +41,6 @@ _MIN_EXPANDED, _MAX_RATIO = 100 * 1024 * 1024, 1_000
 _LETTERS = {"D": "draft", "F": "flagged", "R": "answered", "S": "seen"}
 _TRASHED = "T"
 _INFO = re.compile(r"[:!;]2,([A-Za-z]*)$")
-_STANDARD = (
-    {name.lower(): name for name in STANDARD_MAILBOXES}
-    | WELL_KNOWN_MAILBOXES
-    | {"outbox": "Drafts"}  # no installation sends the mail of another one
-)
 
 
 def flags_in(filename: str) -> tuple[str, ...]:
@@ -81,7 +77,8 @@ def mailbox_in(folders: Sequence[str]) -> str:
         for part in (folder[1:].split(".") if folder.startswith(".") else [folder])
     ]
     name = "/".join(part for part in parts if part)
-    return _STANDARD.get(name.lower(), name)
+    standard = standard_mailbox(name) or name
+    return DRAFTS if standard == OUTBOX else standard  # none sends the mail of another installation
 
 
 def folder_for(mailbox: str) -> str:

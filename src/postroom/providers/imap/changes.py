@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Self, TypeAlias
 
-from postroom.errors import ProviderError
+from postroom.errors import NotFound, ProviderError, untrusted
 from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
 from postroom.model.inbox import DRAFTS, INBOX
 from postroom.ports.provider import StoredRefs
-from postroom.providers.imap.errors import imap_errors
+from postroom.providers.imap.errors import Refused, imap_errors
 from postroom.providers.imap.mailboxes import (
     MAX_UIDS,
     ImapMailboxes,
@@ -149,16 +149,27 @@ class ImapReader:
             )
         now = [(mailbox, status) for mailbox, status in found if status is not None]
         total = sum(status.exists for _, status in now)
+        refusals: list[ProviderError] = []
         for mailbox, status in now:
-            with imap_errors(self.mailboxes.account):
-                async for part in self._mailbox_changes(mailbox, status, state, known):
-                    yield replace(part, total=total)
+            try:
+                with imap_errors(self.mailboxes.account):
+                    async for part in self._mailbox_changes(mailbox, status, state, known):
+                        yield replace(part, total=total)
+            except (NotFound, ProviderError) as error:
+                if not isinstance(error.__cause__, Refused):
+                    raise
+                refusals.append(ProviderError(f"{mailbox.name}: {error}"))
+        if refusals:
+            # After the others: one mailbox that cannot be read must not block them.
+            raise untrusted(refusals[0])
         there = {key_of(mailbox) for mailbox, _ in found}
         closed = there - {key_of(mailbox) for mailbox, _ in now}
         scopes = {scope_of(mailbox, status.uidvalidity) for mailbox, status in now}
         left = [s for s in await known.scopes() - scopes if s.partition("/")[2] not in closed]
+        with imap_errors(self.mailboxes.account):
+            gone = [scope for scope in sorted(left) if await self.mailboxes.is_gone(scope)]
         state.mailboxes = {name: at for name, at in state.mailboxes.items() if name in there}
-        yield RemoteChanges(state.to_json(), removed_scopes=tuple(sorted(left)), total=total)
+        yield RemoteChanges(state.to_json(), removed_scopes=tuple(gone), total=total)
 
     async def _mailbox_changes(
         self,
@@ -275,7 +286,9 @@ class ImapReader:
         async for messages in self._new_messages(mailbox, scope, at, status):
             yield messages, ()
         client = await self.mailboxes.select(scope)
-        if at.modseq and status.modseq:
+        # QUIRK: a server that rebuilds its index may count from the start again.
+        has_modseq = 0 < at.modseq <= status.modseq
+        if has_modseq:
             changed = self.mailboxes.changed_since(client, at.modseq, at.uidnext, _ITEMS)
             rows, vanished = await changed
             yield self._messages(mailbox, scope, rows), ()
@@ -290,7 +303,7 @@ class ImapReader:
         present = await self.mailboxes.uids_between(scope, 1, 2**32)
         missing = await known.keys(scope) - {str(uid) for uid in present}
         yield (), tuple(RemoteRef(scope, key) for key in sorted(missing))
-        if not (at.modseq and status.modseq):
+        if not has_modseq:
             before = [uid for uid in present if uid < at.uidnext]
             for start in range(0, len(before), PAGE):
                 yield await self._changed_flags(mailbox, scope, before[start:][:PAGE]), ()
@@ -325,9 +338,12 @@ class ImapReader:
         return self._messages(mailbox, scope, [row for row in rows if row.uid in requested])
 
     def _messages(self, mailbox: RemoteMailbox, scope: str, rows: Sequence[Row]) -> Messages:
+        found: dict[int, Row] = {}
+        for row in rows:
+            # QUIRK: some servers answer one FETCH with several responses.
+            found.setdefault(row.uid, Row(row.sequence, {})).items.update(row.items)
         # Unsolicited responses have flags only.
-        whole = [row for row in rows if row.uid and b"RFC822.SIZE" in row.items]
-        found = {row.uid: row for row in whole if row.flags is not None}
+        found = {uid: row for uid, row in found.items() if uid and b"RFC822.SIZE" in row.items}
         return tuple(
             RemoteMessage(
                 ref=ref_of(scope, uid),

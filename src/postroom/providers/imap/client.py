@@ -47,6 +47,10 @@ LOGOUT_S = 0.5
 IDLE_S = 240.0
 """The duration of an IDLE: a dead connection is noticed within five minutes."""
 
+_REV2 = frozenset(("ENABLE", "ESEARCH", "IDLE", "LITERAL-", "MOVE", "UIDPLUS", "UNSELECT"))
+_TEMPORARY = ("INUSE", "LIMIT", "SERVERBUG", "UNAVAILABLE")
+"""The codes of a login that is refused although its password may be right (RFC 5530)."""
+
 _MAX_LISTED = 10_000
 _MAX_CAPABILITIES = 1_000
 
@@ -87,19 +91,21 @@ class Client:
     _known: frozenset[str] = field(default=frozenset())
 
     def can(self, capability: str) -> bool:
-        return capability in self._known
+        """Whether the server has an extension, which may be a part of IMAP4rev2 (RFC 9051)."""
+        is_rev2 = "IMAP4REV2" in self._known
+        return capability in self._known or (is_rev2 and capability in _REV2)
 
     @property
     def literals(self) -> str:
         """The non-synchronizing literals of the server: "+", "-" or none (RFC 7888)."""
         if self.can("LITERAL+"):
             return "+"
-        return "-" if self.can("LITERAL-") or self.can("IMAP4REV2") else ""
+        return "-" if self.can("LITERAL-") else ""
 
     @property
     def can_count(self) -> bool:
         """Whether the server can count matches without listing them."""
-        return (self.can("ESEARCH") or self.can("IMAP4REV2")) and not self.has_broken_esearch
+        return self.can("ESEARCH") and not self.has_broken_esearch
 
     @property
     def has_utf8_names(self) -> bool:
@@ -144,6 +150,8 @@ class Client:
         try:
             status = await answer
         except Refused as refusal:
+            if refusal.code in _TEMPORARY:
+                raise
             raise LoginRefused("LOGIN", refusal.word, refusal.code, refusal.text) from None
         if not self.read_capabilities(status):
             await self.request_capabilities()
@@ -233,9 +241,14 @@ class Client:
                 )
             )
 
-        has_special_use = self.can("LIST-EXTENDED") and self.can("SPECIAL-USE")
-        extras = [b"RETURN (SPECIAL-USE)"] if has_special_use else []
-        await self.connection.run("LIST", b'"" "*"', *extras, take=take)
+        everything = b'"" "*"'
+        if self.can("LIST-EXTENDED") and self.can("SPECIAL-USE"):
+            # QUIRK: a proxy may announce extensions that its server does not have.
+            with suppress(Refused):
+                extras = b"RETURN (SPECIAL-USE)"
+                await self.connection.run("LIST", everything, extras, take=take)
+                return found
+        await self.connection.run("LIST", everything, take=take)
         return found
 
     async def status(self, name: bytes, items: bytes) -> MailboxStatus:

@@ -80,15 +80,17 @@ class Session:
     async def mailboxes(self) -> list[ImapMailbox]:
         with imap_errors(self.account):
             listed = await self.client.list()
-        found = []
+        found: dict[str, ImapMailbox] = {}
         for row in listed:
-            if not row.attributes & _NOT_SELECTABLE:
+            if row.name and not row.attributes & _NOT_SELECTABLE:
                 use = next((use for name, use in _USES.items() if name in row.attributes), None)
-                found.append(ImapMailbox(clean(decode_name(row.name)), row.delimiter, use))
+                name = clean(decode_name(row.name))
+                name = "INBOX" if name.upper() == "INBOX" else name
+                found.setdefault(name, ImapMailbox(name, row.delimiter, use))
         return sorted(
-            found,
+            found.values(),
             key=lambda mailbox: (
-                mailbox.name.upper() != "INBOX",
+                mailbox.name != "INBOX",
                 mailbox.special_use is None,
                 mailbox.name,
             ),
@@ -145,16 +147,21 @@ class Session:
     async def _summarise(
         self, uids: Sequence[int], extra: bytes, into: dict[int, ImapSummary]
     ) -> None:
-        requested = frozenset(uids)
+        found = {uid: Row(0, {}) for uid in uids}
 
-        def take(row: Row) -> None:
+        def take(part: Row) -> None:
+            row = found.get(part.uid)
+            if row is None:
+                return
+            # QUIRK: some servers answer one FETCH with several responses.
+            row.items.update(part.items)
             header = row.header_fields
-            if row.uid not in requested or row.flags is None or header is None:
+            if header is None or row.is_gone:
                 return
             preview = row.items.get(b"PREVIEW")
             into[row.uid] = ImapSummary(
                 row.uid,
-                row.flags,
+                row.flags or (),
                 row.arrived_at,
                 header,
                 preview=decode_unknown(preview) if isinstance(preview, bytes) else None,
@@ -229,29 +236,41 @@ class Session:
         items = b"UID RFC822.SIZE BODY.PEEK[]<0.%d>" % max_bytes
         with imap_errors(self.account):
             row = await self._fetch_row(at, items, 2 * max_bytes)
-        if row is None:
-            return None
-        raw = row.data(b"BODY[]")[:max_bytes]
-        size = row.number(b"RFC822.SIZE")
+            if row is None:
+                return None
+            raw, size = row.data(b"BODY[]")[:max_bytes], row.number(b"RFC822.SIZE")
+            if len(raw) < min(size, max_bytes):
+                raw += await self._content(at, len(raw), max_bytes, size)
         # QUIRK: some servers estimate RFC822.SIZE; the length of a whole message is exact.
         return raw, max(size, len(raw)) if len(raw) == max_bytes else len(raw)
 
     async def fetch_message(self, at: ImapLocator, max_bytes: int) -> ImapCopyOf | None:
         with imap_errors(self.account):
-            row = await self._fetch_row(at, b"UID FLAGS INTERNALDATE", 0)
+            row = await self._fetch_row(at, b"UID FLAGS INTERNALDATE RFC822.SIZE", 0)
             if row is None:
                 return None
-            raw = bytearray()
-            while True:
-                section = ImapSection("", _CHUNK_BYTES, len(raw))
-                chunk = (await self.fetch_sections(at, [section])).sections[section]
-                raw += chunk
-                if len(chunk) < _CHUNK_BYTES:
-                    break
-                if len(raw) > max_bytes:
-                    raise TooLarge(f"the message is over the limit of {max_bytes} bytes")
+            raw = await self._content(at, 0, max_bytes + 1, row.number(b"RFC822.SIZE"))
+        if len(raw) > max_bytes:
+            raise TooLarge(f"the message is over the limit of {max_bytes} bytes")
         flags = tuple(f for f in row.flags or () if is_flag(f) and f.lower() != r"\recent")
-        return ImapCopyOf(bytes(raw), flags, row.arrived_at)
+        return ImapCopyOf(raw, flags, row.arrived_at)
+
+    async def _content(self, at: ImapLocator, start: int, end: int, size_bytes: int) -> bytes:
+        """A range of a message. Raises InvalidResponse if it is empty and should not be.
+
+        QUIRK: some servers return less than is requested, and some report a wrong size.
+        """
+        raw = bytearray()
+        while (offset := start + len(raw)) < end:
+            section = ImapSection("", min(_CHUNK_BYTES, end - offset), offset)
+            chunk = (await self.fetch_sections(at, [section])).sections[section]
+            raw += chunk
+            is_short = len(chunk) < section.size_bytes
+            if not chunk or (is_short and start + len(raw) >= size_bytes):
+                break
+        if size_bytes and not (start or raw):
+            raise InvalidResponse(f"no content of a message of {size_bytes} bytes")
+        return bytes(raw)
 
     async def _fetch_row(self, at: ImapLocator, items: bytes, literal_bytes: int) -> Row | None:
         """Fetch items of one message, and open its mailbox in the same round trip."""
@@ -278,7 +297,8 @@ class Session:
             return None
         # QUIRK: some servers answer one FETCH with several responses.
         merged = {name: value for row in rows for name, value in row.items.items()}
-        return Row(rows[0].sequence, merged)
+        whole = Row(rows[0].sequence, merged)
+        return None if whole.is_gone else whole
 
     # Writing: UIDVALIDITY is verified before anything is changed.
 
@@ -363,17 +383,19 @@ class Session:
         """Run *action* with the encoding of a mailbox name that the server accepts."""
         if mailbox in self._names:
             return await action(self._names[mailbox])
-        *others, last = name_encodings(mailbox, is_utf8=self.client.has_utf8_names)
-        for name in others:
+        first: Refused | None = None
+        for name in name_encodings(mailbox, is_utf8=self.client.has_utf8_names):
             try:
                 result = await action(name)
             except Refused as refusal:
+                first = first or refusal
                 if refusal.word != "NO":
-                    raise
+                    break
                 continue
             self._names[mailbox] = name
             return result
-        return await action(last)
+        assert first is not None
+        raise first
 
 
 class ImapAccounts:

@@ -91,7 +91,9 @@ class RemoteMailbox:
 
 def remote_mailboxes(listed: Iterable[ListedMailbox]) -> list[RemoteMailbox]:
     """The mailboxes with mail, Inbox first and Sent next; names are unique."""
-    rows = [row for row in listed if not row.attributes & (_NOT_SELECTABLE | _VIRTUAL)]
+    usable = (row for row in listed if not row.attributes & (_NOT_SELECTABLE | _VIRTUAL))
+    # QUIRK: some servers list a mailbox twice, and some the root, which has no name.
+    rows = [*{row.name: row for row in usable if row.name}.values()]
     taken: dict[str, RemoteMailbox] = {}
     for row in rows:
         use = next((ours for use, ours in _USES.items() if use in row.attributes), None)
@@ -138,11 +140,15 @@ def scope_of(mailbox: RemoteMailbox, uidvalidity: int) -> str:
 
 @dataclass(eq=False)
 class ImapMailboxes:
-    """A connection, renewed when it ends, on which one mailbox is open."""
+    """A connection, renewed when it ends, on which one mailbox is open.
+
+    `listed` are the names that the server listed last, of any kind of mailbox, in upper case.
+    """
 
     account: ImapAccount
     timeouts: ImapTimeouts = field(default_factory=ImapTimeouts)
     all: list[RemoteMailbox] = field(default_factory=list)
+    listed: frozenset[bytes] = frozenset()
     open_status: MailboxStatus = field(default_factory=MailboxStatus)
     has_qresync: bool = False
     has_idle: bool = False
@@ -167,9 +173,12 @@ class ImapMailboxes:
         self._client = None
 
     async def load(self) -> None:
-        """Request the list of mailboxes."""
+        """Request the list of mailboxes. Raises ProviderError if it is incomplete."""
         client = await self.client()
         listed = await client.list()
+        self.listed = frozenset(row.name.upper() for row in listed)
+        if b"INBOX" not in self.listed:
+            raise ProviderError(f"{self.account.account_id}: the server does not list INBOX")
         unusable = {row.name for row in listed if has_controls(row.name)}
         for name in unusable - self._skipped:
             context = {"account": self.account.account_id, "mailbox": repr(name)}
@@ -199,6 +208,19 @@ class ImapMailboxes:
             newest = await self.uids_between(scope_of(mailbox, status.uidvalidity), 1, 2**32)
             status.uidnext = max(newest, default=0) + 1
         return status
+
+    async def is_gone(self, scope: str) -> bool:
+        """Whether the mailbox of a scope is gone, and not only missing in the list."""
+        wire = scope.partition("/")[2].encode("latin-1")
+        # Some names are the same in other case, at least INBOX at the start.
+        if wire.upper() in self.listed:
+            return True
+        client = await self.client()
+        try:
+            await client.status(wire, b"MESSAGES")
+        except Refused:
+            return True
+        return False
 
     def get(self, name: str) -> RemoteMailbox:
         for mailbox in self.all:

@@ -108,13 +108,14 @@ class ImapProvider:
             found: list[Row] = []
             with imap_errors(self.account):
                 client = await self._mailboxes.select(scope)
-                await client.fetch(
-                    uids, b"UID BODY.PEEK[]", found.append, literal_bytes=self.message_bytes
-                )
+                items = b"UID RFC822.SIZE BODY.PEEK[]"
+                await client.fetch(uids, items, found.append, literal_bytes=self.message_bytes)
             requested = set(uids)
             for row in found:
-                if row.uid in requested and b"BODY[]" in row.items:
-                    yield ref_of(scope, row.uid), row.data(b"BODY[]")
+                # QUIRK: some servers send NIL or nothing for a message that they cannot read now.
+                raw = row.data(b"BODY[]")
+                if row.uid in requested and (raw or row.items.get(b"RFC822.SIZE") == 0):
+                    yield ref_of(scope, row.uid), raw
 
     # Changes made here.
 
@@ -138,8 +139,9 @@ class ImapProvider:
                     left.append(ref)
                     if has_copy:
                         await self._expunge(client, uid)
-                    elif place := await self._move(client, uid, to):
-                        entered.append(place)
+                    else:
+                        place = await self._move(client, uid, to)
+                        entered += [place] if place else []
                         has_copy = True
         return Pushed(tuple(left), tuple(entered))
 
@@ -178,13 +180,25 @@ class ImapProvider:
             raise untrusted(Conflict(message))
         wire = name_encodings(name.replace("/", delimiter), is_utf8=client.has_utf8_names)[0]
         try:
-            await client.connection.run("CREATE", mailbox_name(wire), literals=client.literals)
+            await self._create(client, wire)
         except Refused as refusal:
-            if refusal.code != "ALREADYEXISTS" and "exist" not in refusal.text.lower():
-                raise
+            # QUIRK: on some servers all mailboxes are inside of INBOX (RFC 2342).
+            wire = b"INBOX" + delimiter.encode() + wire
+            try:
+                await self._create(client, wire)
+            except Refused:
+                raise refusal from None
         mailbox = RemoteMailbox(wire, name, delimiter)
         self._mailboxes.all.append(mailbox)
         return mailbox
+
+    async def _create(self, client: Client, wire: bytes) -> None:
+        """Create a mailbox, unless it exists."""
+        try:
+            await client.connection.run("CREATE", mailbox_name(wire), literals=client.literals)
+        except Refused as refusal:
+            if refusal.code != "ALREADYEXISTS" and "exists" not in refusal.text.lower():
+                raise
 
     async def _expunge(self, client: Client, uid: int) -> None:
         """Expunge one message; without UIDPLUS it stays, flagged as deleted."""

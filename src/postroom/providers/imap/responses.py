@@ -29,9 +29,10 @@ def read_structure(value: Value) -> ImapPart:
             raise InvalidResponse(f"a message of more than {MAX_PARTS} parts")
         if not isinstance(value, list) or not value:
             raise InvalidResponse("a part of BODYSTRUCTURE is empty")
-        if not isinstance(value[0], list):
+        # The type of a single part, or the first of several parts, may be NIL.
+        if isinstance(value[0], bytes) or not any(isinstance(item, list) for item in value[:2]):
             return single(value, _inside(number, 1) if is_body else number)
-        children = list(takewhile(lambda item: isinstance(item, list), value))
+        children = list(takewhile(lambda item: not isinstance(item, bytes), value))
         rest = value[len(children) :]
         return ImapPart(
             number=number,
@@ -47,6 +48,8 @@ def read_structure(value: Value) -> ImapPart:
         main, sub = _text(_at(value, 0)).lower(), _text(_at(value, 1)).lower()
         content_type = f"{main or 'text'}/{sub or 'plain'}"
         size = _at(value, 6)
+        if main in ("", "text") and not isinstance(size, int):
+            raise InvalidResponse("a text in BODYSTRUCTURE has no size")
         embedded = _at(value, 8) if content_type in ("message/rfc822", "message/global") else None
         extra = 10 if embedded else 8 if main == "text" else 7
         disposition = _disposition(value[extra : extra + 4])
@@ -158,6 +161,12 @@ class Row:
     @property
     def arrived_at(self) -> datetime | None:
         return read_date(self.data(b"INTERNALDATE"))
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether all items are NIL, as some servers report an expunged message."""
+        values = [value for item, value in self.items.items() if item != b"UID"]
+        return bool(values) and all(value is None for value in values)
 
     def has(self, item: bytes) -> bool:
         """Whether the item is there and not NIL."""

@@ -110,9 +110,10 @@ class Search:
         if self.client.can_count:
             # Count the matches, and save them for the next search (RFC 5182).
             returning = b"SAVE COUNT" if self.client.can("SEARCHRES") else b"COUNT"
+        keys = request.keys()
         opened, result = await asyncio.gather(
             self.client.open(self.name),
-            self.client.search(request.keys(), returning=returning),
+            self.client.search(keys, returning=returning),
             return_exceptions=True,
         )
         if isinstance(opened, BaseException):

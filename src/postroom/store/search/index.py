@@ -1,7 +1,7 @@
 """The way in to the search index: search it, keep it up to date, and compact it.
 
 - `IndexSearcher.search` answers a `SearchQuery` inside a read transaction.
-- `index_message`, `reindex_message`, `unindex_message`, `unindex_inbox` and `update_message_sets`
+- `buffer_row`, `reindex_message`, `unindex_message`, `unindex_inbox` and `update_message_sets`
   run in the transaction that changes the message. While a segment is merged, each change of a set
   is also logged, and applied to the new segment before that becomes live.
 - `compact` does one piece of background work; `purge`, `rebuild` and `find_problems` belong to it.
@@ -44,7 +44,7 @@ from postroom.store.search.segments.segment import (
     messages_by_doc_id,
     segment_numbers,
 )
-from postroom.store.sql.statements import any_of, flag_names
+from postroom.store.sql.statements import any_of, flag_names, insert
 from postroom.store.transaction import Engine, Transaction, remembered
 
 if TYPE_CHECKING:
@@ -66,9 +66,6 @@ _BATCH = 500
 _MAX_LARGE_SCOPES = 1_000
 _STAMP_BITS = 62
 
-ADD_TO_BUFFER = """
-    INSERT INTO search_buffer (message, inbox, stamp) VALUES (:message, :inbox, :stamp)
-"""
 RESET_IN_BUFFER = """
     UPDATE search_buffer SET merging = NULL, stamp = :stamp
      WHERE message = :message AND inbox = :inbox
@@ -180,9 +177,9 @@ class IndexSearcher:
         return False
 
 
-def index_message(tx: Transaction, number: int, inbox: int) -> None:
-    """Add a new message to the buffer."""
-    tx.put(ADD_TO_BUFFER, message=number, inbox=inbox, stamp=_new_stamp())
+def buffer_row(number: int, inbox: int) -> dict[str, int]:
+    """The row of `search_buffer` that puts a new message into the buffer."""
+    return {"message": number, "inbox": inbox, "stamp": _new_stamp()}
 
 
 def _new_stamp() -> int:
@@ -195,7 +192,7 @@ def reindex_message(tx: Transaction, number: int, inbox: int) -> None:
     if _add_tombstone(tx, number, inbox):
         tx.put(RESET_IN_BUFFER, message=number, inbox=inbox, stamp=_new_stamp())
     else:
-        index_message(tx, number, inbox)
+        insert(tx, "search_buffer", **buffer_row(number, inbox))
 
 
 def unindex_message(tx: Transaction, number: int, inbox: int) -> None:

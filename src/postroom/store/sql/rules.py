@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -29,6 +30,7 @@ from postroom.store.sql.events import (
 from postroom.store.sql.memories.memory_writes import save_memory
 from postroom.store.sql.messages.message_search import direction, search_query_of
 from postroom.store.sql.statements import (
+    all_among,
     any_of,
     dumps,
     flag_names,
@@ -78,6 +80,7 @@ def add_rule(tx: Transaction, rule: Rule, visible: Visible) -> Rule:
         authority=rule.authority,
         made_by=rule.authority,
     )
+    _note_inboxes(tx)
     return get_rule(tx, rule.id, visible)
 
 
@@ -101,6 +104,45 @@ def _rule(row: Row) -> Rule:
 def all_rules(tx: Transaction) -> list[Rule]:
     """All rules, in the order in which they run."""
     return [_rule(row) for row in tx.all(f"SELECT {_COLUMNS} FROM rules ORDER BY position, id")]
+
+
+class RulesByInbox:
+    """The rules of inboxes. Which rules name one is read again after a rule was added or replaced.
+
+    Other changes only take inboxes from a rule, and the rules themselves are always read.
+    """
+
+    def __init__(self) -> None:
+        self._read: tuple[object, dict[str | None, list[str]], int] = (self, {}, 0)
+
+    def rules_for(self, tx: Transaction, inbox_ids: Iterable[str]) -> list[Rule]:
+        """The rules that may apply to some inboxes, in the order in which they run."""
+        state = scalar(tx, "SELECT value FROM metadata WHERE name = 'rules'")
+        read = self._read
+        if read[0] != state:
+            count = int(scalar(tx, "SELECT count(*) FROM rules") or 0)
+            read = self._read = state, _ids_by_inbox(tx), count
+        ids = dict.fromkeys(one for inbox in (None, *inbox_ids) for one in read[1].get(inbox, ()))
+        if 2 * len(ids) > read[2]:  # one pass is faster than a look at most of them
+            return [rule for rule in all_rules(tx) if rule.id in ids]
+        rows = all_among(tx, f"SELECT {_COLUMNS} FROM rules WHERE id {{among}}", ids)
+        return sorted(map(_rule, rows), key=lambda rule: (rule.position, rule.id))
+
+
+def _ids_by_inbox(tx: Transaction) -> dict[str | None, list[str]]:
+    """The ids of the rules that name each inbox; those of rules for all inboxes under None."""
+    found: dict[str | None, list[str]] = {}
+    for rule_id, inboxes in tx.all("SELECT id, inboxes FROM rules"):
+        view = view_in(inboxes)
+        for inbox in (None,) if isinstance(view, Everything) else view.named:
+            found.setdefault(inbox, []).append(rule_id)
+    return found
+
+
+def _note_inboxes(tx: Transaction) -> None:
+    """Make `RulesByInbox` read again, in every process."""
+    tx.run("DELETE FROM metadata WHERE name = 'rules'")
+    insert(tx, "metadata", name="rules", value=secrets.token_bytes(8))
 
 
 def upgrade_losses(tx: Transaction) -> list[Loss]:
@@ -185,6 +227,7 @@ def replace_rule(tx: Transaction, rule: Rule, visible: Visible, *, sha256: str) 
         made_by=rule.made_by,
         updated_at=seconds(rule.updated_at),
     )
+    _note_inboxes(tx)
     return get_rule(tx, rule.id, visible)
 
 

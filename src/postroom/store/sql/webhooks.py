@@ -170,9 +170,11 @@ def update_webhook(
     number = _row(tx, webhook_id, visible)[-1]
     tx.run(
         """UPDATE webhooks SET url = coalesce(:url, url), types = coalesce(:types, types),
-                  is_enabled = coalesce(:enabled, is_enabled)
+                  is_enabled = coalesce(:enabled, is_enabled),
+                  created_by = coalesce(:made_by, created_by)
             WHERE number = :number""",
         url=change.url,
+        made_by=change.made_by,
         types=None if change.types is None else dumps(change.types),
         enabled=None if change.enabled is None else int(change.enabled),
         number=number,

@@ -6,6 +6,7 @@ from functools import partial
 
 from postroom.errors import MailError
 from postroom.operations.agent import changing, finding, memory, reading, writing
+from postroom.surfaces.http import reword_text
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
 
 UNLISTED_SEND_ARGUMENTS = frozenset({"allow_duplicate", "wait_s", "headers", "reply_to"})
@@ -19,7 +20,7 @@ DOCUMENTED_BY_SEND_MAIL = UNLISTED_SEND_ARGUMENTS | {
 }
 """Arguments that send_mail explains for the others."""
 
-MEMORY = frozenset({"namespace", "links", "tags", "expires_at", "limit"})
+MEMORY = frozenset({"namespace", "links", "tags", "expires_at", "limit", "offset"})
 KEY = {"key": "Its name."}
 RULE = (
     "YAML. when: from to cc subject text label mailbox has_attachment age_days… with equals "
@@ -45,7 +46,12 @@ TOOL_OF = {
 }
 """The tool of this toolset for what the others offer; errors name it."""
 
-ARGUMENT_OF = {"rule_yaml": "yaml", "body_text": "body", "body_html": "html"}
+ARGUMENT_OF = {
+    "rule_yaml": "yaml",
+    "body_text": "body",
+    "body_html": "html",
+    "message_ids": "ids",
+}
 """The arguments of these tools that have other names elsewhere."""
 
 
@@ -56,7 +62,21 @@ def _brief_error(error: MailError) -> Body:
     return body
 
 
-_tool = partial(Tool, is_brief=True, explain=_brief_error, words=TOOL_OF | ARGUMENT_OF)
+def _reworded(body: Body) -> Body:
+    """A result whose problems with single ids have the names of this toolset."""
+    for item in (*body.get("results", ()), *body.get("failed", ())):
+        for name in {"error", "note"}.intersection(item) if isinstance(item, dict) else ():
+            item[name] = reword_text(item[name], TOOL_OF | ARGUMENT_OF)
+    return body
+
+
+_tool = partial(
+    Tool,
+    is_brief=True,
+    explain=_brief_error,
+    words=TOOL_OF | ARGUMENT_OF,
+    shape_result=_reworded,
+)
 
 TOOLS = (
     _tool(

@@ -132,7 +132,8 @@ def _source(data: Body) -> str:
 def _flags(data: Body) -> str:
     changes = {"added": data["applied_add_flags"], "removed": data["applied_remove_flags"]}
     done = " and ".join(word for word, flags in changes.items() if flags)
-    return f"Flags were {done}" if done else "No flag was changed"
+    part = "Flags were changed in part" if data["status"] == "partial" else "No flag was changed"
+    return f"Flags were {done}" if done else part
 
 
 def _copy(data: Body) -> str:
@@ -239,6 +240,8 @@ def _account(data: Body) -> str:
 def _repair(data: Body) -> Body:
     """The tool that explains a failure further."""
     issue, account_id = data["issues"][0], _account(data)
+    if issue["stage"] in ("connect_destination", "append"):
+        account_id = data["destination_account_id"]
     is_lost = issue["code"] in ("auth_failed", "timeout") or issue["stage"].startswith("connect")
     if is_lost or "mailboxes" in data:
         return _step("See whether the account works", "imap_verify_account", account_id=account_id)

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from postroom.calls.operation import Operation
+from postroom.calls.request import argument_fields
 from postroom.errors import InvalidInput, MailError, ProviderError, RateLimited, Unavailable
 from postroom.model.key import Scope
 from postroom.surfaces.mcp.tool_listing import NAMESPACES, OR
@@ -144,7 +145,14 @@ class Tool:
             if name in self.pin:
                 raise InvalidInput(f"{name}: {self.name} does not take it; drop it")
         renamed = {self.rename.get(name, name): value for name, value in given.items()}
-        return {**renamed, **self.pin}
+        fields = argument_fields(self.operation.request)
+        # Some clients send null for what the model leaves out.
+        meant = {
+            name: value
+            for name, value in renamed.items()
+            if value is not None or name not in fields or fields[name].default is None
+        }
+        return {**meant, **self.pin}
 
 
 _DEFAULT_HINTS = {"destructiveHint": True, "openWorldHint": True}

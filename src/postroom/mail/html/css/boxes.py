@@ -91,8 +91,9 @@ class Box:
 
     def _clips(self, x: float, width: float, size: float, clip_y: float) -> str:
         clip, y = self.clip or Clip(), self.y + clip_y
+        leading = max(self.line(size) - _LINE * size, 0.0) / 2
         is_beside = x >= clip.right - 2 or x + width <= clip.left + 2
-        is_beyond = y >= clip.bottom - 2 or (not clip_y and y + size <= clip.top + 2)
+        is_beyond = y + leading >= clip.bottom - 2 or (not clip_y and y + size <= clip.top + 2)
         return "clipped" if is_beside or is_beyond else ""
 
     def line(self, size: float) -> float:
@@ -129,7 +130,8 @@ class _Builder:
         x += self._px("margin-left", base)
         y += self._px("margin-top", base)
         if self.values.get("float") == "right":
-            x -= min(self._px("margin-right", base), 0.0)
+            out = -min(self._px("margin-right", base), 0.0)
+            x, is_far = x + out, is_far or out >= WIDTH
         drawing = transform_effect(
             self.values, self.size, parent.width, self.above.get("perspective", "none")
         )
@@ -200,8 +202,13 @@ class _Builder:
     def _is_beyond_right(self) -> bool:
         """Whether text begins right of the window, however wide that is."""
         names = ["margin-left", "padding-left"]
-        if self.values.get("position") in ("absolute", "fixed", "relative"):
+        position = self.values.get("position")
+        if position in ("absolute", "fixed", "relative"):
             names.append("left")
+        if position in ("absolute", "fixed") and "left" not in self.values:
+            out, width = -self._px("right", Base(self.size)), self._known("width", Base(self.size))
+            if width is not None and out >= max(width, 1.0) and self.parent.anchor.width >= WIDTH:
+                return True
         wide = Base(self.size, 2 * WIDTH, 2 * WIDTH, HEIGHT)
         return any(
             self._px(name, Base(self.size)) >= WIDTH and self._px(name, wide) >= 2 * WIDTH
@@ -355,10 +362,23 @@ def is_behind(values: Values) -> bool:
     ) != "static"
 
 
+_EXTENT = ("height", "min-height", "padding-top", "padding-bottom")
+
+
+def has_height(values: Values) -> bool:
+    """Whether a style says how high an element is, or how much room it keeps free."""
+    return any(name in values for name in _EXTENT)
+
+
 def height_px(values: Values) -> float:
     """The height that an element has at least, if it says so in pixels or letters."""
-    said = values.get("height", "")
-    return 0.0 if "%" in said or "v" in said else length(said, Base()) or 0.0
+    height, least, above, below = (_plain_px(values.get(name, "")) for name in _EXTENT)
+    overlap = min(_plain_px(values.get("margin-bottom", "")), 0.0)
+    return max(height, least, above + below) + overlap
+
+
+def _plain_px(said: str) -> float:
+    return 0.0 if not said or "%" in said or "v" in said else length(said, Base()) or 0.0
 
 
 def covers(values: Values, lines: int) -> bool:

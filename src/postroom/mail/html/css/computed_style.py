@@ -7,6 +7,7 @@ it says otherwise, a line is as high as its font, and everything starts at the l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -229,20 +230,33 @@ def _resolve(found: Values, parent: Style) -> None:
                 del found[name]
 
 
+_TIME = re.compile(r"\d{0,6}\.?\d{1,6}m?s$")
+_LONG_S = 5.0
+
+
 def _animation_result(values: Values, sheets: SheetDefinitions) -> list[Declaration]:
-    """What an animation leaves: its last frame if that is kept, its first if it stands still."""
+    """What an animation leaves: its last frame if that is kept, its first if it stands still.
+
+    One that takes long shows its first frame for as long as a mail is read.
+    """
     said = " ".join(
         values.get(name, "")
-        for name in ("animation", "animation-name", "animation-fill-mode", "animation-play-state",
-                     "animation-iteration-count")
+        for name in ("animation", "animation-name", "animation-duration", "animation-delay",
+                     "animation-fill-mode", "animation-play-state", "animation-iteration-count")
     )  # fmt: skip
     parts = words(said.replace(",", " "))
     frames = next((sheets.keyframes[part] for part in parts if part in sheets.keyframes), None)
     if frames is None:
         return []
-    if "paused" in parts:
+    duration, delay, *_ = [*map(_seconds, filter(_TIME.match, parts)), 0.0, 0.0]
+    waits = delay > _LONG_S and not {"backwards", "both"}.isdisjoint(parts)
+    if "paused" in parts or duration > _LONG_S or waits:
         return list(frames[0])
     return list(frames[1]) if {"forwards", "both", "infinite"} & set(parts) else []
+
+
+def _seconds(time: str) -> float:
+    return float(time[:-2]) / 1000 if time.endswith("ms") else float(time[:-1])
 
 
 def _size(value: str | None, inherited: float) -> float:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from operator import eq, ge, gt, le, lt
 
 from postroom.mail.data import load
+from postroom.mail.html.css.properties import is_refused
 from postroom.mail.html.css.syntax import HEIGHT, WIDTH, Base, length, split
 
 _DATA = load("html")
@@ -127,7 +128,10 @@ def _supports(text: str) -> bool:
     if text.startswith(("font-tech(", "font-format(", "at-rule(")):
         return True
     name, _, value = text.partition(":")
-    return bool(value.strip()) and (name.strip() in _SUPPORTED or name.strip().startswith("--"))
+    name, value = name.strip(), value.strip()
+    if not value or name.startswith("--"):
+        return bool(value)
+    return name in _SUPPORTED and not is_refused(name, value)
 
 
 def container_applies(text: str) -> bool:

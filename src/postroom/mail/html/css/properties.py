@@ -59,6 +59,11 @@ def is_valid(name: str, value: str) -> bool:
     return name in _FREE
 
 
+def is_refused(name: str, value: str) -> bool:
+    """Whether a browser refuses a value of a property that takes words or colours."""
+    return (name in _KEYWORDS or name in _COLOURS) and not is_valid(name, value)
+
+
 def could_be_anything(value: str) -> bool:
     """Whether a value depends on something that is not computed here, and so could hide."""
     return "(" in value and _NOT_UNDERSTOOD.search(value) is not None

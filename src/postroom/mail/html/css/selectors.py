@@ -16,7 +16,9 @@ _PSEUDO: dict[str, list[str]] = load("html")["pseudo_classes"]
 _NEVER = frozenset(_PSEUDO["never"])
 _ALWAYS = frozenset(_PSEUDO["always"])
 _PSEUDO_ELEMENTS = frozenset(_PSEUDO["elements"])
-_IDENT = r"(?:[\w\u0080-\U0010ffff-]|\\[0-9A-Fa-f]{1,6}\s?|\\[^\n])+"
+_IDENT = r"(?:[\w\u0080-\U0010ffff-]|\\(?:[0-9A-Fa-f]{1,6}+\s?+|[^\n]))++"
+"""A name reads in one way only: `\abc` is one escape, and not an escape before two letters."""
+
 _PART = re.compile(
     rf"(?P<attribute>\[[^\]]{{1,400}}\])|(?P<pseudo>::?{_IDENT})(?P<call>\()?"
     rf"|\.(?P<class>{_IDENT})|\#(?P<id>{_IDENT})|(?:[\w*-]*\|)?(?P<tag>{_IDENT}|\*)|(?P<nesting>&)",

@@ -32,7 +32,7 @@ _IMPORT = re.compile(
 )
 _LAYER_OF_IMPORT = re.compile(r"\blayer\b(?:\([^)]*\))?|\bsupports\([^)]*\)")
 _DOCTYPE = re.compile(
-    r"(?:\s|<!--.*?-->|<\?[^>]*>|\ufeff)*<!doctype\s([^>]*)", re.DOTALL | re.IGNORECASE
+    r"(?:\s|<!--.*?-->|<\?[^>]*>|\ufeff)*+<!doctype\s([^>]*)", re.DOTALL | re.IGNORECASE
 )
 _OLD_DOCTYPE = re.compile(
     r"(?!html\b)|html\s+public\s+[\"']-//(?:ietf//|w3c//dtd (?:html 3|html 4\.0(?:1)? "

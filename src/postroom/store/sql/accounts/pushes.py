@@ -13,9 +13,14 @@ from postroom.model.values import dataclass
 from postroom.store.sql.statements import dumps, from_text, insert, moment_or_none, scalar, seconds
 from postroom.store.transaction import Transaction
 
-DUE = """
-    SELECT number, message, message_id, kind, change, attempts FROM pushes
-     WHERE account = :account AND next_at <= :now ORDER BY number LIMIT :limit
+_PLACES = "SELECT 1 FROM remote_messages r WHERE r.message = p.message"
+_HAS_KNOWN_PLACE = f"(EXISTS ({_PLACES} AND r.is_removed = 0) OR NOT EXISTS ({_PLACES}))"
+"""Some servers do not report where a moved message is; the next pull finds it."""
+
+DUE = f"""
+    SELECT p.number, p.message, p.message_id, p.kind, p.change, p.attempts FROM pushes p
+     WHERE p.account = :account AND p.next_at <= :now AND {_HAS_KNOWN_PLACE}
+     ORDER BY p.number LIMIT :limit
 """
 PLACES = """
     SELECT scope, key, mailboxes FROM remote_messages WHERE message = :message AND is_removed = 0
@@ -258,7 +263,8 @@ def defer_push(tx: Transaction, push: Push, next_at: datetime) -> None:
 
 def next_push_at(tx: Transaction, account_id: str) -> datetime | None:
     """When the next push is due; None if there is none."""
-    sql = """
-        SELECT min(p.next_at) FROM pushes p JOIN accounts a ON a.number = p.account WHERE a.id = :id
+    sql = f"""
+        SELECT min(p.next_at) FROM pushes p JOIN accounts a ON a.number = p.account
+         WHERE a.id = :id AND {_HAS_KNOWN_PLACE}
     """
     return moment_or_none(scalar(tx, sql, id=account_id))

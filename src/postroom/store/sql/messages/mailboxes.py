@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from postroom.model.inbox import WELL_KNOWN_MAILBOXES, Label, Mailbox
+from collections.abc import Sequence
+
+from postroom.model.inbox import Label, Mailbox, standard_mailbox
 from postroom.model.page import Found, Slice
-from postroom.model.view import Numbers
+from postroom.model.view import Numbers, only
 from postroom.store.search.index import IndexSearcher
 from postroom.store.sql.statements import Conditions, Listing, caseless, within
 from postroom.store.transaction import Row, Transaction
@@ -23,12 +25,17 @@ def canonical_mailbox(tx: Transaction, name: str, inboxes: Numbers) -> str:
 
     An account may have such a mailbox beside the standard ones.
     """
-    standard = WELL_KNOWN_MAILBOXES.get(caseless(name).removeprefix("[gmail]/"))
-    if standard is None:
+    standard = standard_mailbox(name)
+    if standard is None or caseless(standard) == caseless(name):
         return name
     where, params = within("inbox", inboxes)
     sql = f"SELECT 1 FROM mailboxes WHERE folded = :folded AND {where} LIMIT 1"
     return name if tx.one(sql, folded=caseless(name), **params) else standard
+
+
+def canonical_mailboxes(tx: Transaction, names: Sequence[str], inbox: int) -> tuple[str, ...]:
+    """The mailboxes of an inbox that these names mean."""
+    return tuple(canonical_mailbox(tx, name, only(inbox)) for name in names)
 
 
 def list_mailboxes(

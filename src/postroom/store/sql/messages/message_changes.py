@@ -23,7 +23,6 @@ from postroom.model.mail.message import (
 )
 from postroom.model.mail.sending import WAITING, overall_status
 from postroom.model.mail.storage import Change
-from postroom.model.view import only
 from postroom.store.ranking.index import unindex_mail
 from postroom.store.search.index import (
     SetChange,
@@ -41,7 +40,7 @@ from postroom.store.sql.accounts.pushes import (
 from postroom.store.sql.events import remove_events
 from postroom.store.sql.memories.memories import remove_without_mail
 from postroom.store.sql.memories.memory_links import memories_from_mail
-from postroom.store.sql.messages.mailboxes import canonical_mailbox
+from postroom.store.sql.messages.mailboxes import canonical_mailboxes
 from postroom.store.sql.messages.message_insert import insert_names, is_hidden, name_of
 from postroom.store.sql.messages.thread_merging import recount
 from postroom.store.sql.statements import (
@@ -217,9 +216,11 @@ def _known(row: Row) -> _Known:
 
 def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> list[SetChange]:
     feeding_account, before = account_feeding(tx, known.inbox), known.message_state
-    if feeding_account is None and change.move_to is not None:
-        move_to = canonical_mailbox(tx, change.move_to, only(known.inbox))
+    if change.move_to is not None:
+        (move_to,) = canonical_mailboxes(tx, [change.move_to], known.inbox)
         change = replace(change, move_to=move_to)
+    if change.mailboxes is not None:
+        change = replace(change, mailboxes=canonical_mailboxes(tx, change.mailboxes, known.inbox))
     if feeding_account is not None:
         change = provider_change(feeding_account, change)
         if change.move_to is not None and change.mailboxes is None:

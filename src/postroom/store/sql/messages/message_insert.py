@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from typing import Literal
@@ -14,7 +15,7 @@ from postroom.model.inbox import HIDDEN_MAILBOXES
 from postroom.model.mail.message import findings_of
 from postroom.model.mail.storage import Added, NewMessage
 from postroom.model.view import Numbers
-from postroom.store.search.index import index_message
+from postroom.store.search.index import buffer_row
 from postroom.store.sql.events import (
     MessageRef,
     add_event,
@@ -23,6 +24,7 @@ from postroom.store.sql.events import (
     event_row,
     subscribers,
 )
+from postroom.store.sql.messages.mailboxes import canonical_mailboxes
 from postroom.store.sql.messages.thread_choice import (
     InboxThreads,
     choose_thread,
@@ -148,17 +150,20 @@ class NewMessages:
         known, defects = self._duplicate(message)
         if known is not None:
             return known
+        if any(action.type == "move" for effect in message.effects for action in effect.actions):
+            mailboxes = canonical_mailboxes(tx, message.mailboxes, inbox)
+            message = replace(message, mailboxes=mailboxes)
         hidden = is_hidden(message.mailboxes)
         if not hidden or message.direction == "outbound":
             message = update_contacts(tx, message, inbox, self._own_address)
         thread, thread_id = choose_thread(tx, message, self.threads)
-        mailboxes = [name_of(tx, "mailboxes", inbox, name) for name in message.mailboxes]
+        places = [name_of(tx, "mailboxes", inbox, name) for name in message.mailboxes]
         labels = [name_of(tx, "labels", inbox, name) for name in message.labels]
-        number = _insert(tx, message, inbox, thread, defects, _display_columns(mailboxes, labels))
+        number = _insert(tx, message, inbox, thread, defects, _display_columns(places, labels))
         self.threads.add(message, thread, is_hidden=hidden)
-        _add_places(self._rows, inbox, number, mailboxes, labels)
+        _add_places(self._rows, inbox, number, places, labels)
         add_texts(self._rows, message, inbox, number)
-        index_message(tx, number, inbox)
+        self._rows.add("search_buffer", **buffer_row(number, inbox))
         add_attachments(self._rows, message, inbox, number, [a.id for a in message.attachments])
         self._add_events(message, MessageRef(inbox, thread_id, message.id))
         return Added(message.id, thread_id, is_duplicate=False)

@@ -9,7 +9,6 @@ import hashlib
 from base64 import b32encode
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from postroom.errors import NotFound, no_such
 from postroom.mail.addresses import canonical_address
@@ -200,17 +199,14 @@ def choose_thread(tx: Transaction, message: NewMessage, threads: InboxThreads) -
     if message.thread_id is not None:
         return _named_thread(tx, message.thread_id)
     found = _by_reference(message, threads) or _by_subject(tx, message, threads)
-    if _part(message.subject) is not None:
+    if series_part(message.subject) is not None:
         return _by_series(tx, message, threads, found)
     return found or threads.begin(message)
 
 
-_part = lru_cache(4096)(series_part)
-
-
 def _are_siblings(part: SeriesPart | None, subject: str) -> bool:
     """Whether a subject names a part of the same series."""
-    other = _part(subject)
+    other = series_part(subject)
     return bool(part and other and (part.tag, part.total) == (other.tag, other.total))
 
 
@@ -218,7 +214,7 @@ def _by_series(
     tx: Transaction, message: NewMessage, threads: InboxThreads, found: tuple[int, str] | None
 ) -> tuple[int, str]:
     """The thread of a numbered part: with its siblings, if one of them points there."""
-    part = _part(message.subject)
+    part = series_part(message.subject)
     recent = _same_sender(tx, message, threads.inbox)
     rows = [row for row in recent if _are_siblings(part, row[2])]
     numbers = {row[1]: row[0] for row in rows}

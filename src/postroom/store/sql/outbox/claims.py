@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from postroom.approval import mail_digest
+from postroom.errors import Forbidden
 from postroom.model.mail.message import Recipient
 from postroom.model.mail.sending import (
     GIVE_UP_AFTER,
@@ -17,9 +18,9 @@ from postroom.model.mail.sending import (
     OutboxJob,
     Transport,
 )
-from postroom.model.mail.storage import NewMessage
+from postroom.model.mail.storage import Gate, NewMessage
 from postroom.store.sql.messages.message_insert import add_message
-from postroom.store.sql.outbox.holds import NEXT_HOLD, expire_holds
+from postroom.store.sql.outbox.holds import NEXT_HOLD, expire_holds, pass_gate_again
 from postroom.store.sql.outbox.queue import (
     ABOUT,
     LISTED_AFTER,
@@ -365,13 +366,21 @@ def deliver_scheduled(
     copies: Sequence[NewMessage],
     recipients: Mapping[str, Recipient],
     now: datetime,
+    gate: Gate | None = None,
 ) -> bool:
     """Deliver the local copies of a scheduled mail that is due, and queue the rest for the relay.
 
-    Returns False if the claim was lost.
+    It passes the *gate* again, because policies may have changed since it was written. Returns
+    False if the claim was lost.
     """
     if not is_claimed(tx, job):
         return False
+    try:
+        if gate is not None and job.is_unchanged and _is_held(tx, job, recipients, now, gate):
+            return True
+    except Forbidden as refused:
+        why = f"not sent: {refused}"
+        copies, recipients = (), {a: Recipient(a, "failed", why) for a in recipients}
     for copy in copies:
         add_message(tx, copy)
     row = tx.one(f"SELECT unknown FROM outbox WHERE {ROW_KEY}", **row_of(job))
@@ -381,6 +390,29 @@ def deliver_scheduled(
     copy_to_sent(tx, job.inbox, job.number, now)
     update(tx, "outbox", row_of(job), is_scheduled=0)
     requeue(tx, job.inbox, job.number, seconds(now))
+    return True
+
+
+def _is_held(
+    tx: Transaction,
+    job: OutboxJob,
+    recipients: Mapping[str, Recipient],
+    now: datetime,
+    gate: Gate,
+) -> bool:
+    """Whether a mail that is due waits for a person, which is recorded. Raises Forbidden."""
+    leaving = [r.address for r in recipients.values() if r.status == "queued"]
+    passed = pass_gate_again(
+        tx, job.inbox, job.number, gate, job.authors, leaving, is_due=True, now=now
+    )
+    if passed.hold is None:
+        return False
+    why = "; ".join(passed.hold.reasons)
+    held = {address: Recipient(address, "held", why) for address in recipients}
+    set_recipients(tx, job.inbox, job.number, held, now)
+    waits = {"state": "held", "next_at": seconds(passed.hold.expires_at), "sha256": passed.sha256}
+    update(tx, "outbox", row_of(job), **waits, holder=None, until=None, pending=None)
+    tx.announce("outbox")
     return True
 
 

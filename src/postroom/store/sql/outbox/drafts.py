@@ -10,12 +10,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from postroom.approval import digest_of
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.mail.addresses import canonical_address
 from postroom.model.inbox import Visible
-from postroom.model.mail.approval import GateRequest
-from postroom.model.mail.message import Recipient, hidden_chars
+from postroom.model.mail.message import Recipient
 from postroom.model.mail.sending import (
     CANCELLED,
     POSSIBLY_SENT_STATUSES,
@@ -29,10 +27,9 @@ from postroom.model.page import Found, Slice
 from postroom.store.sql.accounts.pushes import cancel_draft_removal, remove_sent_copy
 from postroom.store.sql.credentials import keys_by_id
 from postroom.store.sql.messages.message_changes import remove_everywhere
-from postroom.store.sql.outbox.holds import known_addresses, pass_gate, set_hold
+from postroom.store.sql.outbox.holds import known_addresses, pass_gate_again
 from postroom.store.sql.outbox.queue import (
     ROW_KEY,
-    GateResult,
     copy_to_sent,
     insert_outbox_entry,
     requeue,
@@ -43,11 +40,9 @@ from postroom.store.sql.statements import (
     Listing,
     dumps,
     from_text,
-    hold_in,
     inbox_number,
     moment,
     moment_or_none,
-    scalar,
     seconds,
     seconds_or_none,
     update,
@@ -229,9 +224,8 @@ def remove_draft(tx: Transaction, draft_id: str, visible: Visible) -> bool:
 
 FIND = """
     SELECT m.number, i.id, m.details, o.state, o.is_scheduled, m.inbox, o.draft_id,
-           o.draft_revision, o.unknown, o.queued_at, o.authors, m.raw, m.from_address, t.id
-      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
-      JOIN inboxes i ON i.number = +m.inbox
+           o.draft_revision, o.unknown, o.queued_at, o.authors
+      FROM messages m JOIN inboxes i ON i.number = +m.inbox
       LEFT JOIN outbox o ON +o.inbox = +m.inbox AND o.message = m.number
      WHERE m.id = :id AND m.is_outbound = 1
 """
@@ -274,7 +268,9 @@ def retry_mail(
     if row[6] is not None:
         _mark_sent_again(tx, row[6], row[7], message_id, now)
     leaving = [r.address for r in again if r.address in external_recipients]
-    gate_result = _pass_gate_again(tx, row, authors, leaving, gate, disclosures, now)
+    gate_result = pass_gate_again(
+        tx, inbox, number, gate, authors, leaving, disclosures=disclosures, now=now
+    )
     status = "held" if gate_result.hold else "queued"
     why = "; ".join(gate_result.hold.reasons) if gate_result.hold else None
     changes = {r.address: Recipient(r.address, status, why) for r in again}
@@ -298,40 +294,6 @@ def _why_not_again(message_id: str, statuses: set[str]) -> str:
     if "rejected" in statuses:
         return f"{message_id} was rejected; write another mail instead"
     return f"all recipients have {message_id} already"
-
-
-def _pass_gate_again(
-    tx: Transaction,
-    row: Row,
-    authors: tuple[str, ...],
-    external_recipients: Sequence[str],
-    gate: Gate,
-    disclosures: tuple[str, ...],
-    now: datetime,
-) -> GateResult:
-    """Pass a stored mail through the gate, for everyone who had a part in it."""
-    details, (inbox, number) = from_text(row[2]), (row[5], row[0])
-    files = "SELECT count(*) FROM attachments WHERE inbox = :i AND message = :n AND is_inline = 0"
-    mail = GateRequest(
-        inbox=inbox,
-        raw=row[11],
-        sender=row[12],
-        recipients=[r["address"] for r in details["recipients"]],
-        external_recipients=external_recipients,
-        authors=tuple(dict.fromkeys((*from_text(row[10] or "[]"), *authors))),
-        attachments=int(scalar(tx, files, i=inbox, n=number)),
-        hidden_chars=hidden_chars(details.get("security", {})),
-        thread_id=row[13],
-        disclosures=disclosures,
-        now=now,
-    )
-    hold = hold_in(details)
-    if hold is not None and hold.decision == "approved" and hold.sha256 == digest_of(mail):
-        return GateResult(digest_of(mail), tuple(mail.authors))
-    held = pass_gate(tx, mail, gate)
-    if held is not None:
-        set_hold(tx, inbox, number, held)
-    return GateResult(digest_of(mail), tuple(mail.authors), held)
 
 
 def cancel_mail(

@@ -21,12 +21,12 @@ from postroom.model.mail.approval import (
     RiskFacts,
     SuspiciousMail,
 )
-from postroom.model.mail.message import Recipient, findings_of
+from postroom.model.mail.message import Recipient, findings_of, hidden_chars
 from postroom.model.mail.storage import Gate
 from postroom.store.sql.credentials import keys_by_id
 from postroom.store.sql.events import MessageRef, add_event
 from postroom.store.sql.inboxes import inbox_policy
-from postroom.store.sql.outbox.queue import ABOUT, ROW_KEY, set_recipients
+from postroom.store.sql.outbox.queue import ABOUT, ROW_KEY, GateResult, set_recipients
 from postroom.store.sql.statements import (
     all_among,
     any_of,
@@ -101,17 +101,77 @@ def policies_of(tx: Transaction, authors: Iterable[str], inbox: int, agent: Poli
     return [*found, inbox_policy(tx, inbox).policy]
 
 
+STORED = """
+    SELECT m.details, m.raw, m.from_address, t.id, o.authors,
+           (SELECT count(*) FROM attachments a
+             WHERE a.inbox = :inbox AND a.message = :number AND a.is_inline = 0)
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+      LEFT JOIN outbox o ON +o.inbox = +m.inbox AND o.message = m.number
+     WHERE m.inbox = :inbox AND m.number = :number
+"""
+
+
+def pass_gate_again(
+    tx: Transaction,
+    inbox: int,
+    number: int,
+    gate: Gate,
+    authors: Iterable[str],
+    external_recipients: Sequence[str],
+    *,
+    disclosures: tuple[str, ...] = (),
+    is_due: bool = False,
+    now: datetime,
+) -> GateResult:
+    """Pass a stored mail through the gate, for everyone who had a part in it.
+
+    One that a person has approved passes. A hold is stored with the message. A scheduled mail that
+    *is due* was written before, so only what can have changed since is considered: the policies.
+
+    Raises Forbidden if a policy denies a recipient.
+    """
+    row = tx.one(STORED, inbox=inbox, number=number)
+    assert row is not None
+    details = from_text(row[0])
+    mail = GateRequest(
+        inbox=inbox,
+        raw=row[1],
+        sender=row[2],
+        recipients=[r["address"] for r in details["recipients"]],
+        external_recipients=external_recipients,
+        authors=tuple(dict.fromkeys((*from_text(row[4] or "[]"), *authors))),
+        attachments=int(row[5]),
+        hidden_chars=hidden_chars(details.get("security", {})),
+        thread_id=row[3],
+        disclosures=disclosures,
+        now=now,
+        is_due=is_due,
+    )
+    digest, hold = digest_of(mail), hold_in(details)
+    if hold is not None and hold.decision == "approved" and hold.sha256 == digest:
+        return GateResult(digest, tuple(mail.authors))
+    held = pass_gate(tx, mail, gate)
+    if held is not None:
+        set_hold(tx, inbox, number, held)
+    return GateResult(digest, tuple(mail.authors), held)
+
+
 def _leaving(
     tx: Transaction, mail: GateRequest, external_recipients: tuple[str, ...], *, assess_risks: bool
 ) -> RiskFacts:
     if not assess_risks:
         return RiskFacts(external_recipients)
     since = seconds(mail.now) - _HOUR_S
-    return RiskFacts(
+    facts = RiskFacts(
         external_recipients,
         known=known_addresses(tx, mail.inbox, external_recipients),
         attachments=mail.attachments,
         hidden_chars=mail.hidden_chars,
+    )
+    if mail.is_due:
+        return facts
+    return replace(
+        facts,
         suspicious=tuple(_suspicious(tx, mail)),
         disclosures=mail.disclosures,
         sent_last_hour=max(
