@@ -293,7 +293,7 @@ class _Walker:
     def _note_layout(self, frame: _Frame, node: LexborNode) -> None:
         """Note what a style says about rows, and about boxes that lie over others."""
         values = frame.style.values
-        if has_height(values) and is_row(frame.element.tag, values):
+        if frame.style.box.clip and has_height(values) and is_row(frame.element.tag, values):
             frame.start = self.flow.end_row()
         if frame.style.box.starts_clip:
             frame.line = line_of(values, frame.style.inherited, frame.style.size_px)

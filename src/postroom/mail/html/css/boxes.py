@@ -363,11 +363,12 @@ def is_behind(values: Values) -> bool:
 
 
 _EXTENT = ("height", "min-height", "padding-top", "padding-bottom")
+_EXTENTS = frozenset(_EXTENT)
 
 
 def has_height(values: Values) -> bool:
     """Whether a style says how high an element is, or how much room it keeps free."""
-    return any(name in values for name in _EXTENT)
+    return not _EXTENTS.isdisjoint(values)
 
 
 def height_px(values: Values) -> float:
