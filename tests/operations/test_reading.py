@@ -26,7 +26,8 @@ async def test_the_new_text_does_not_repeat_a_text_that_ends_with_white_space(
 
 
 async def test_the_ids_of_a_message_are_short(ctx: RequestContext, inbox: Inbox) -> None:
-    added = await deliver(ctx, inbox, mail("Hello", "Text", attachments=[("a.txt", "text/plain", b"a")]))
+    raw = mail("Hello", "Text", attachments=[("a.txt", "text/plain", b"a")])
+    added = await deliver(ctx, inbox, raw)
 
     message = await call(ctx, get_message, {"message_id": added.message_id})
 
