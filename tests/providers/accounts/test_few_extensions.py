@@ -54,3 +54,27 @@ async def test_a_message_is_moved_again_where_its_new_place_is_not_reported(
             name for name, box in boxes.items() for m in box.values() if rb"\Deleted" not in m.flags
         }
         assert {b"Other"} == left
+
+
+@pytest.mark.parametrize(
+    "refusal", [b"Mailbox already exist", b"Folder exists", b"[ALREADYEXISTS]"]
+)
+async def test_a_mailbox_that_exists_without_being_listed_is_used(
+    tmp_path: Path, refusal: bytes
+) -> None:
+    boxes = {b"INBOX": mails(1), b"Work": {}}
+
+    def hide_work(command: ImapCommand, reply: bytes) -> bytes:
+        if command.name == "LIST":
+            return b"".join(line for line in reply.splitlines(True) if b"Work" not in line)
+        return command.tag + b" NO " + refusal + b"\r\n" if command.name == "CREATE" else reply
+
+    async with (
+        scripted(mailboxes=boxes, capabilities="IMAP4rev1 MOVE UIDPLUS", spoil=hide_work) as server,
+        at(server, tmp_path) as synced,
+    ):
+        await synced.sync()
+        await move(synced, "Hello 1", "Work")
+        await synced.sync()
+
+        assert (0, 1) == (len(boxes[b"INBOX"]), len(boxes[b"Work"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,6 +40,9 @@ from postroom.providers.web_sender import with_bcc
 POLL_S = 30.0
 ATTACHMENT_MB = 25
 """The limit if the server does not announce one; most servers accept this."""
+
+_EXISTS = re.compile(r"\b(?:already|exists)\b", re.IGNORECASE)
+"""In a refusal to create a mailbox that is there; `nonexistent` says something else."""
 
 _RATES = RateLimits(requests_per_second=50, burst=100)
 
@@ -197,7 +201,8 @@ class ImapProvider:
         try:
             await client.connection.run("CREATE", mailbox_name(wire), literals=client.literals)
         except Refused as refusal:
-            if refusal.code != "ALREADYEXISTS" and "exists" not in refusal.text.lower():
+            exists = refusal.code == "ALREADYEXISTS" or _EXISTS.search(refusal.text)
+            if not exists:
                 raise
 
     async def _expunge(self, client: Client, uid: int) -> None:
