@@ -210,9 +210,8 @@ async def _forward(ctx: RequestContext, request: ForwardMail, message_id: str) -
     asked = ForwardMessage(message_id=message_id, **mail, **_sending(request, message_id))
     if not request.draft:
         return send_outcome(await forward_message(ctx, asked))
-    await note_suspicious(
-        ctx, await message_of(ctx, message_id)
-    )  # the draft itself names no message
+    # The draft itself names no message.
+    await note_suspicious(ctx, await message_of(ctx, message_id))
     forward = await outgoing_forward_of(ctx, asked)
     mail |= {"subject": forward.subject, "inbox_id": forward.inbox_id}
     mail |= {"body_text": forward.text, "body_html": forward.html}
@@ -356,7 +355,7 @@ class Undo(Request):
     id: Annotated[Id, argument("undo_id, or the id of a mail, draft or rule.", "pln_5r2x7h")]
 
 
-@operation(Scope.WRITE, other_scope=Scope.SEND)
+@operation(Scope.WRITE, other_scope=Scope.SEND, destroys=True)
 async def undo(ctx: RequestContext, request: Undo) -> ChangeOutcome | SendOutcome:
     if request.id.startswith("msg_"):
         require_scope(ctx, Scope.SEND)
